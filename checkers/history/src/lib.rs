@@ -1,0 +1,1 @@
+//! What happened in a run: operations, processes, histories, and the formats they are kept in.

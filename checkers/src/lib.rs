@@ -1,0 +1,1 @@
+//! Was it right: pure checkers over histories, with witnesses.

@@ -1,0 +1,1 @@
+//! How to tell it: runs and analyses as HTML, Markdown and JUnit.

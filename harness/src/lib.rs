@@ -1,0 +1,1 @@
+//! A fault-injection test harness for replicated stores.

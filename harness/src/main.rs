@@ -1,0 +1,3 @@
+//! The `deposed` binary.
+
+fn main() {}

@@ -1,0 +1,1 @@
+//! How to hurt: faults, targets, schedules, evidence and healing.

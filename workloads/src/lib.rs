@@ -1,0 +1,1 @@
+//! What to do and which checkers judge it: workloads, store clients and bundled systems.
