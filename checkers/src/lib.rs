@@ -1,1 +1,23 @@
-//! Was it right: pure checkers over histories, with witnesses.
+//! Was it right: pure checkers over histories.
+//!
+//! A [`Checker`] takes an immutable history and a [`Budget`] and returns an [`Analysis`]: a
+//! [`Verdict`] and, for anything but `valid`, the [`Anomaly`]s or the [`Undecided`] windows behind it.
+//! Nothing here knows tokio, clocks, files or the network; time comes in through the budget.
+
+mod analysis;
+mod budget;
+
+pub use analysis::{Analysis, Anomaly, Edge, EdgeKind, Undecided, Verdict};
+pub use budget::{Budget, Exhausted};
+
+use deposed_history::History;
+
+/// Decides one property of a history.
+pub trait Checker: Send + Sync {
+    /// Its name, as in `results.json` and on the command line: `linearizable`, `stats`, ...
+    fn name(&self) -> &str;
+
+    /// Judges a history. Never panics on any history, however malformed; never blocks for longer
+    /// than the budget.
+    fn check(&self, history: &History, budget: &Budget) -> Analysis;
+}

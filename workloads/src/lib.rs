@@ -1,1 +1,5 @@
 //! What to do and which checkers judge it: workloads, store clients and bundled systems.
+
+mod workload;
+
+pub use workload::{Workload, WorkloadOptions};

@@ -1,1 +1,18 @@
-//! The words of a test: nodes, remotes, systems, clients, generators, faults and plans.
+//! The words of a test: nodes, remotes, systems, clients, generators, workloads and faults.
+//!
+//! Traits are small. What only some systems can do is a trait of its own, reached through an
+//! `Option<&dyn …>`, so that a fault that needs it is simply not offered where it is absent.
+
+mod client;
+mod cluster;
+mod generator;
+mod nemesis;
+mod remote;
+mod system;
+
+pub use client::{Client, ClientError, ClientFactory, Invocation};
+pub use cluster::{Cluster, Node};
+pub use generator::{Context, Generator, Next, Thread};
+pub use nemesis::{Effect, Evidence, FaultContext, FaultError, Nemesis};
+pub use remote::{Command, Output, Remote, RemoteError};
+pub use system::{Db, LogFile, OpSet, Primaries, Process, ProcessControl, System, SystemError};

@@ -1,0 +1,426 @@
+//! Values of operations: an owned tree ([`Value`]) and a borrowed view ([`ValueRef`]) over the
+//! compact arena of a history.
+
+use std::fmt;
+use std::hash::{Hash, Hasher};
+use std::sync::Arc;
+
+/// A value as a client, a generator or a reader makes it.
+///
+/// Integers, floats, strings and keywords are kept apart: `1`, `1.0`, `"1"` and `:1` are different
+/// values, and a format that can tell them apart gets them back as they were.
+#[derive(Debug, Clone, Default)]
+pub enum Value {
+    /// Nothing: JSON `null`, EDN `nil`.
+    #[default]
+    Nil,
+    /// A truth value.
+    Bool(bool),
+    /// A whole number.
+    Int(i64),
+    /// A number with a fraction. Compared by bits, so that equality is an equivalence.
+    Float(f64),
+    /// Text.
+    Str(Arc<str>),
+    /// An EDN keyword, without its colon. Written to JSON as text.
+    Keyword(Arc<str>),
+    /// An ordered list (EDN lists, vectors and sets too).
+    List(Vec<Value>),
+    /// Pairs in the order they were read.
+    Map(Vec<(Value, Value)>),
+}
+
+impl Value {
+    /// Text.
+    pub fn str(text: impl Into<Arc<str>>) -> Self {
+        Self::Str(text.into())
+    }
+
+    /// A list of two: how keyed values are written.
+    pub fn pair(key: impl Into<Value>, value: impl Into<Value>) -> Self {
+        Self::List(vec![key.into(), value.into()])
+    }
+
+    /// The whole number, if it is one.
+    pub fn as_int(&self) -> Option<i64> {
+        match self {
+            Self::Int(n) => Some(*n),
+            _ => None,
+        }
+    }
+
+    /// The text of a string or keyword.
+    pub fn as_str(&self) -> Option<&str> {
+        match self {
+            Self::Str(s) | Self::Keyword(s) => Some(s),
+            _ => None,
+        }
+    }
+
+    /// The elements, if it is a list.
+    pub fn as_list(&self) -> Option<&[Value]> {
+        match self {
+            Self::List(items) => Some(items),
+            _ => None,
+        }
+    }
+
+    /// The value under a string or keyword key, if it is a map that has it.
+    pub fn get(&self, key: &str) -> Option<&Value> {
+        match self {
+            Self::Map(pairs) => pairs.iter().find(|(k, _)| k.as_str() == Some(key)).map(|(_, v)| v),
+            _ => None,
+        }
+    }
+
+    /// Whether it is nothing.
+    pub const fn is_nil(&self) -> bool {
+        matches!(self, Self::Nil)
+    }
+}
+
+impl PartialEq for Value {
+    fn eq(&self, other: &Self) -> bool {
+        match (self, other) {
+            (Self::Nil, Self::Nil) => true,
+            (Self::Bool(a), Self::Bool(b)) => a == b,
+            (Self::Int(a), Self::Int(b)) => a == b,
+            (Self::Float(a), Self::Float(b)) => a.to_bits() == b.to_bits(),
+            (Self::Str(a), Self::Str(b)) | (Self::Keyword(a), Self::Keyword(b)) => a == b,
+            (Self::List(a), Self::List(b)) => a == b,
+            (Self::Map(a), Self::Map(b)) => a == b,
+            _ => false,
+        }
+    }
+}
+
+impl Eq for Value {}
+
+impl Hash for Value {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        std::mem::discriminant(self).hash(state);
+        match self {
+            Self::Nil => {}
+            Self::Bool(b) => b.hash(state),
+            Self::Int(n) => n.hash(state),
+            Self::Float(x) => x.to_bits().hash(state),
+            Self::Str(s) | Self::Keyword(s) => s.hash(state),
+            Self::List(items) => items.hash(state),
+            Self::Map(pairs) => pairs.hash(state),
+        }
+    }
+}
+
+impl From<i64> for Value {
+    fn from(n: i64) -> Self {
+        Self::Int(n)
+    }
+}
+
+impl From<bool> for Value {
+    fn from(b: bool) -> Self {
+        Self::Bool(b)
+    }
+}
+
+impl From<&str> for Value {
+    fn from(s: &str) -> Self {
+        Self::Str(s.into())
+    }
+}
+
+impl From<String> for Value {
+    fn from(s: String) -> Self {
+        Self::Str(s.into())
+    }
+}
+
+impl From<Vec<Value>> for Value {
+    fn from(items: Vec<Value>) -> Self {
+        Self::List(items)
+    }
+}
+
+impl<T: Into<Value>> From<Option<T>> for Value {
+    fn from(value: Option<T>) -> Self {
+        value.map_or(Self::Nil, Into::into)
+    }
+}
+
+impl fmt::Display for Value {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Nil => f.write_str("nil"),
+            Self::Bool(b) => write!(f, "{b}"),
+            Self::Int(n) => write!(f, "{n}"),
+            Self::Float(x) => write!(f, "{x}"),
+            Self::Str(s) => write!(f, "{s:?}"),
+            Self::Keyword(s) => write!(f, ":{s}"),
+            Self::List(items) => {
+                f.write_str("[")?;
+                for (i, item) in items.iter().enumerate() {
+                    if i > 0 {
+                        f.write_str(" ")?;
+                    }
+                    write!(f, "{item}")?;
+                }
+                f.write_str("]")
+            }
+            Self::Map(pairs) => {
+                f.write_str("{")?;
+                for (i, (key, value)) in pairs.iter().enumerate() {
+                    if i > 0 {
+                        f.write_str(", ")?;
+                    }
+                    write!(f, "{key} {value}")?;
+                }
+                f.write_str("}")
+            }
+        }
+    }
+}
+
+/// A string interned in one history.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Symbol(pub(crate) u32);
+
+impl Symbol {
+    /// A dense number, from 0, for tables indexed by symbol.
+    pub const fn index(self) -> usize {
+        self.0 as usize
+    }
+}
+
+/// A run of values in the arena.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Span {
+    pub(crate) start: u32,
+    pub(crate) len: u32,
+}
+
+/// A value as it is kept in the arena: 16 bytes, copied freely.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Packed {
+    Nil,
+    Bool(bool),
+    Int(i64),
+    Float(f64),
+    Str(Symbol),
+    Keyword(Symbol),
+    List(Span),
+    /// Keys and values alternate; `len` counts both.
+    Map(Span),
+}
+
+/// Strings and values of one history.
+#[derive(Debug, Default)]
+pub(crate) struct Arena {
+    pub(crate) strings: Vec<Arc<str>>,
+    pub(crate) values: Vec<Packed>,
+}
+
+/// A value inside a [`History`](crate::History), without copying it.
+#[derive(Debug, Clone, Copy)]
+pub enum ValueRef<'h> {
+    /// Nothing.
+    Nil,
+    /// A truth value.
+    Bool(bool),
+    /// A whole number.
+    Int(i64),
+    /// A number with a fraction.
+    Float(f64),
+    /// Text.
+    Str(&'h str),
+    /// A keyword, without its colon.
+    Keyword(&'h str),
+    /// A list.
+    List(ListRef<'h>),
+    /// A map.
+    Map(MapRef<'h>),
+}
+
+/// The elements of a list inside a history.
+#[derive(Clone, Copy)]
+pub struct ListRef<'h> {
+    arena: &'h Arena,
+    items: &'h [Packed],
+}
+
+/// The pairs of a map inside a history.
+#[derive(Clone, Copy)]
+pub struct MapRef<'h> {
+    arena: &'h Arena,
+    items: &'h [Packed],
+}
+
+impl Arena {
+    pub(crate) fn view(&self, packed: Packed) -> ValueRef<'_> {
+        match packed {
+            Packed::Nil => ValueRef::Nil,
+            Packed::Bool(b) => ValueRef::Bool(b),
+            Packed::Int(n) => ValueRef::Int(n),
+            Packed::Float(x) => ValueRef::Float(x),
+            Packed::Str(s) => ValueRef::Str(&self.strings[s.index()]),
+            Packed::Keyword(s) => ValueRef::Keyword(&self.strings[s.index()]),
+            Packed::List(span) => ValueRef::List(ListRef { arena: self, items: self.slice(span) }),
+            Packed::Map(span) => ValueRef::Map(MapRef { arena: self, items: self.slice(span) }),
+        }
+    }
+
+    fn slice(&self, span: Span) -> &[Packed] {
+        &self.values[span.start as usize..(span.start + span.len) as usize]
+    }
+}
+
+impl<'h> ListRef<'h> {
+    /// How many elements.
+    pub const fn len(self) -> usize {
+        self.items.len()
+    }
+
+    /// Whether there are none.
+    pub const fn is_empty(self) -> bool {
+        self.items.is_empty()
+    }
+
+    /// The element at a position.
+    pub fn get(self, position: usize) -> Option<ValueRef<'h>> {
+        self.items.get(position).map(|&p| self.arena.view(p))
+    }
+
+    /// The elements in order.
+    pub fn iter(self) -> impl ExactSizeIterator<Item = ValueRef<'h>> + DoubleEndedIterator {
+        self.items.iter().map(move |&p| self.arena.view(p))
+    }
+}
+
+impl<'h> MapRef<'h> {
+    /// How many pairs.
+    pub const fn len(self) -> usize {
+        self.items.len() / 2
+    }
+
+    /// Whether there are none.
+    pub const fn is_empty(self) -> bool {
+        self.items.is_empty()
+    }
+
+    /// The pairs in the order they were read.
+    pub fn iter(self) -> impl ExactSizeIterator<Item = (ValueRef<'h>, ValueRef<'h>)> {
+        self.items.chunks_exact(2).map(move |p| (self.arena.view(p[0]), self.arena.view(p[1])))
+    }
+
+    /// The value under a string or keyword key.
+    pub fn get(self, key: &str) -> Option<ValueRef<'h>> {
+        self.iter().find(|(k, _)| k.as_str() == Some(key)).map(|(_, v)| v)
+    }
+}
+
+impl fmt::Debug for ListRef<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_list().entries(self.iter()).finish()
+    }
+}
+
+impl fmt::Debug for MapRef<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_map().entries(self.iter()).finish()
+    }
+}
+
+impl<'h> ValueRef<'h> {
+    /// The whole number, if it is one.
+    pub const fn as_int(self) -> Option<i64> {
+        match self {
+            Self::Int(n) => Some(n),
+            _ => None,
+        }
+    }
+
+    /// The text of a string or keyword.
+    pub const fn as_str(self) -> Option<&'h str> {
+        match self {
+            Self::Str(s) | Self::Keyword(s) => Some(s),
+            _ => None,
+        }
+    }
+
+    /// The elements, if it is a list.
+    pub const fn as_list(self) -> Option<ListRef<'h>> {
+        match self {
+            Self::List(items) => Some(items),
+            _ => None,
+        }
+    }
+
+    /// The pairs, if it is a map.
+    pub const fn as_map(self) -> Option<MapRef<'h>> {
+        match self {
+            Self::Map(pairs) => Some(pairs),
+            _ => None,
+        }
+    }
+
+    /// Whether it is nothing.
+    pub const fn is_nil(self) -> bool {
+        matches!(self, Self::Nil)
+    }
+
+    /// A copy that owns itself.
+    pub fn to_value(self) -> Value {
+        match self {
+            Self::Nil => Value::Nil,
+            Self::Bool(b) => Value::Bool(b),
+            Self::Int(n) => Value::Int(n),
+            Self::Float(x) => Value::Float(x),
+            Self::Str(s) => Value::Str(s.into()),
+            Self::Keyword(s) => Value::Keyword(s.into()),
+            Self::List(items) => Value::List(items.iter().map(Self::to_value).collect()),
+            Self::Map(pairs) => {
+                Value::Map(pairs.iter().map(|(k, v)| (k.to_value(), v.to_value())).collect())
+            }
+        }
+    }
+}
+
+impl PartialEq for ValueRef<'_> {
+    fn eq(&self, other: &Self) -> bool {
+        match (*self, *other) {
+            (Self::Nil, Self::Nil) => true,
+            (Self::Bool(a), Self::Bool(b)) => a == b,
+            (Self::Int(a), Self::Int(b)) => a == b,
+            (Self::Float(a), Self::Float(b)) => a.to_bits() == b.to_bits(),
+            (Self::Str(a), Self::Str(b)) | (Self::Keyword(a), Self::Keyword(b)) => a == b,
+            (Self::List(a), Self::List(b)) => a.len() == b.len() && a.iter().eq(b.iter()),
+            (Self::Map(a), Self::Map(b)) => a.len() == b.len() && a.iter().eq(b.iter()),
+            _ => false,
+        }
+    }
+}
+
+impl Eq for ValueRef<'_> {}
+
+impl Hash for ValueRef<'_> {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        std::mem::discriminant(self).hash(state);
+        match *self {
+            Self::Nil => {}
+            Self::Bool(b) => b.hash(state),
+            Self::Int(n) => n.hash(state),
+            Self::Float(x) => x.to_bits().hash(state),
+            Self::Str(s) | Self::Keyword(s) => s.hash(state),
+            Self::List(items) => items.iter().for_each(|v| v.hash(state)),
+            Self::Map(pairs) => pairs.iter().for_each(|(k, v)| {
+                k.hash(state);
+                v.hash(state);
+            }),
+        }
+    }
+}
+
+impl fmt::Display for ValueRef<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.to_value().fmt(f)
+    }
+}

@@ -1,0 +1,84 @@
+//! How much time and memory a check may take.
+
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+/// Limits of one check, shared by all its threads.
+///
+/// Checkers are pure, so the clock is handed in. A checker calls [`Budget::check`] in every loop
+/// that can be long (a few thousand steps apart) and [`Budget::reserve`] before it grows a table.
+#[derive(Clone)]
+pub struct Budget {
+    elapsed: Arc<dyn Fn() -> Duration + Send + Sync>,
+    time_max: Duration,
+    memory_max: u64,
+    memory_used: Arc<AtomicU64>,
+    /// Threads a checker may use; 1 or more.
+    pub threads: usize,
+}
+
+/// Which limit was reached.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum Exhausted {
+    /// The time limit.
+    #[error("the time budget of {0:?} ran out")]
+    Time(Duration),
+    /// The memory limit, in bytes.
+    #[error("the memory budget of {} MiB ran out", .0 >> 20)]
+    Memory(u64),
+}
+
+impl Budget {
+    /// Limits on top of a clock that tells the time since the check began.
+    pub fn new(
+        elapsed: impl Fn() -> Duration + Send + Sync + 'static,
+        time_max: Duration,
+        memory_max: u64,
+        threads: usize,
+    ) -> Self {
+        Self {
+            elapsed: Arc::new(elapsed),
+            time_max,
+            memory_max,
+            memory_used: Arc::new(AtomicU64::new(0)),
+            threads: threads.max(1),
+        }
+    }
+
+    /// No limit, one thread: for tests and small histories.
+    pub fn unlimited() -> Self {
+        Self::new(|| Duration::ZERO, Duration::MAX, u64::MAX, 1)
+    }
+
+    /// Errs once the time is up.
+    pub fn check(&self) -> Result<(), Exhausted> {
+        if (self.elapsed)() > self.time_max { Err(Exhausted::Time(self.time_max)) } else { Ok(()) }
+    }
+
+    /// Takes `bytes` from the memory budget, or errs and takes nothing.
+    pub fn reserve(&self, bytes: u64) -> Result<(), Exhausted> {
+        let before = self.memory_used.fetch_add(bytes, Ordering::Relaxed);
+        if before.saturating_add(bytes) > self.memory_max {
+            self.release(bytes);
+            return Err(Exhausted::Memory(self.memory_max));
+        }
+        Ok(())
+    }
+
+    /// Gives `bytes` back.
+    pub fn release(&self, bytes: u64) {
+        self.memory_used.fetch_sub(bytes, Ordering::Relaxed);
+    }
+}
+
+impl fmt::Debug for Budget {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Budget")
+            .field("time_max", &self.time_max)
+            .field("memory_max", &self.memory_max)
+            .field("threads", &self.threads)
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,131 @@
+//! A system under test and its automation.
+
+use std::collections::BTreeSet;
+
+use async_trait::async_trait;
+
+use crate::{ClientFactory, Cluster, Node, Remote, RemoteError};
+
+/// The operations a system supports or a workload requires: words of the op language.
+pub type OpSet = BTreeSet<String>;
+
+/// A replicated store: how to run it and how to talk to it.
+pub trait System: Send + Sync {
+    /// Its name in plans and reports.
+    fn name(&self) -> &str;
+
+    /// Which operations its clients perform.
+    fn supports(&self) -> &OpSet;
+
+    /// Its automation.
+    fn db(&self) -> &dyn Db;
+
+    /// Its clients.
+    fn clients(&self) -> &dyn ClientFactory;
+}
+
+/// Why a system could not be brought where it should be.
+#[derive(Debug, Clone, thiserror::Error)]
+pub enum SystemError {
+    /// A command on a node failed.
+    #[error("{system}: {action}: {source}")]
+    Remote {
+        /// The system.
+        system: String,
+        /// What was attempted: `install`, `start`, `stop`, ...
+        action: &'static str,
+        /// What happened.
+        #[source]
+        source: RemoteError,
+    },
+    /// It did not become ready in time.
+    #[error("{system} on {node} was not ready within {within:?}: {last}")]
+    NotReady {
+        /// The system.
+        system: String,
+        /// The node.
+        node: String,
+        /// The limit.
+        within: std::time::Duration,
+        /// What the last try said.
+        last: String,
+    },
+    /// Anything else that makes this system impossible on this cluster: a port already taken, a
+    /// package missing. Says how to mend it.
+    #[error("{system} on {node}: {reason}")]
+    Unfit {
+        /// The system.
+        system: String,
+        /// The node.
+        node: String,
+        /// What is wrong and what to do.
+        reason: String,
+    },
+}
+
+/// A log file to collect from a node.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LogFile {
+    /// Its path on the node.
+    pub path: String,
+    /// Its name in the run folder, below `nodes/<node>/`.
+    pub name: String,
+}
+
+/// The life of a store on a node. Every method may be called on all nodes in parallel.
+#[async_trait]
+pub trait Db: Send + Sync {
+    /// Makes sure the software is on the node: packages, uploads.
+    async fn install(&self, cluster: &Cluster, remote: &dyn Remote) -> Result<(), SystemError>;
+
+    /// Configures and starts it with empty data. [`Db::teardown`] has run before.
+    async fn setup(&self, cluster: &Cluster, remote: &dyn Remote) -> Result<(), SystemError>;
+
+    /// Waits until it serves, within its own limit.
+    async fn ready(&self, cluster: &Cluster, remote: &dyn Remote) -> Result<(), SystemError>;
+
+    /// Stops it and removes its data. Idempotent: it also runs first, on a node of unknown state.
+    async fn teardown(&self, cluster: &Cluster, remote: &dyn Remote) -> Result<(), SystemError>;
+
+    /// Where its logs are.
+    fn log_files(&self) -> Vec<LogFile>;
+
+    /// Regular expressions that mark a crash in its logs.
+    fn crash_patterns(&self) -> Vec<String>;
+
+    /// Enables kill and pause.
+    fn processes(&self) -> Option<&dyn ProcessControl> {
+        None
+    }
+
+    /// Enables `primaries` as a target.
+    fn primaries(&self) -> Option<&dyn Primaries> {
+        None
+    }
+}
+
+/// A process on a node: a pid means nothing without its start time.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize)]
+pub struct Process {
+    /// Its pid in the node's own pid namespace.
+    pub pid: u32,
+    /// Field 22 of `/proc/PID/stat`: clock ticks since boot.
+    pub start_ticks: u64,
+}
+
+/// Finds the processes of the store on a node and starts it again.
+#[async_trait]
+pub trait ProcessControl: Send + Sync {
+    /// The running processes of the store, leaders of process groups first.
+    async fn processes(&self, remote: &dyn Remote) -> Result<Vec<Process>, SystemError>;
+
+    /// Starts the store again on the data it has, after a kill. Does nothing if it runs.
+    async fn start(&self, cluster: &Cluster, remote: &dyn Remote) -> Result<(), SystemError>;
+}
+
+/// Knows who leads.
+#[async_trait]
+pub trait Primaries: Send + Sync {
+    /// The nodes that claim to lead, as far as they can be asked within a second or two.
+    async fn primaries(&self, cluster: &Cluster) -> Result<Vec<Node>, SystemError>;
+}

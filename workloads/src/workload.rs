@@ -1,0 +1,43 @@
+//! A workload: what clients do, and which checkers judge it.
+
+use deposed_checkers::Checker;
+use deposed_core::{Generator, OpSet};
+use serde::{Deserialize, Serialize};
+
+/// What a user may choose of a workload. Part of the plan, so that a run can be repeated.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct WorkloadOptions {
+    /// How many worker threads perform operations.
+    pub concurrency: usize,
+    /// Threads that share one key at a time.
+    pub threads_per_key: usize,
+    /// Operations on a key before it is retired for a fresh one.
+    pub ops_per_key: usize,
+    /// Written values are drawn from `0..values`; `None`: every written value is unique.
+    pub values: Option<u32>,
+}
+
+/// What clients do and how it is judged.
+pub trait Workload: Send + Sync {
+    /// Its name on the command line and in plans.
+    fn name(&self) -> &'static str;
+
+    /// One line for `deposed list`.
+    fn about(&self) -> &'static str;
+
+    /// The operations a system must support.
+    fn requires(&self) -> OpSet;
+
+    /// Whether values are `[key, value]` pairs, one object for each key.
+    fn keyed(&self) -> bool;
+
+    /// The operations of the main phase, endless: the run loop ends it.
+    fn generator(&self, options: &WorkloadOptions) -> Box<dyn Generator>;
+
+    /// Operations after everything was healed: final reads.
+    fn final_generator(&self, options: &WorkloadOptions) -> Option<Box<dyn Generator>>;
+
+    /// The checkers that judge its histories, besides those that judge every run.
+    fn checkers(&self) -> Vec<Box<dyn Checker>>;
+}
