@@ -1,1 +1,5 @@
 //! A fault-injection test harness for replicated stores.
+
+pub mod exit;
+pub mod judge;
+pub mod run_folder;

@@ -1,0 +1,289 @@
+//! The folder of a run: where everything about it is kept, and in which state it is.
+//!
+//! `results/<system>/<workload>+<faults>/<UTC time>-<id>/`, with `results/latest` and
+//! `results/<system>/<cell>/latest` pointing at the newest. Every file but the growing ones
+//! (`history.jsonl`, `undo.jsonl`, `run.log`) is written beside its place and renamed into it, so
+//! that what is there is whole.
+
+use std::fs::{self, File};
+use std::io::{self, Write};
+use std::os::unix::fs::symlink;
+use std::path::{Path, PathBuf};
+
+use chrono::{DateTime, Utc};
+use serde::Serialize;
+
+/// How far a run has come. The status file is the last thing written in each phase.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Status {
+    /// Being recorded, or its controller was killed while it was.
+    Running,
+    /// The history is complete and sealed.
+    Recorded,
+    /// Judged and reported.
+    Analysed,
+    /// It ended before there was anything to judge.
+    Crashed,
+}
+
+impl Status {
+    const fn as_str(self) -> &'static str {
+        match self {
+            Self::Running => "running",
+            Self::Recorded => "recorded",
+            Self::Analysed => "analysed",
+            Self::Crashed => "crashed",
+        }
+    }
+
+    fn parse(word: &str) -> Option<Self> {
+        [Self::Running, Self::Recorded, Self::Analysed, Self::Crashed]
+            .into_iter()
+            .find(|status| status.as_str() == word.trim())
+    }
+}
+
+/// Why a run folder could not be made, found or written.
+#[derive(Debug, thiserror::Error)]
+pub enum RunFolderError {
+    /// A file or folder refused.
+    #[error("{action} {}: {source}{}", .path.display(), hint(.source))]
+    Io {
+        /// What was attempted.
+        action: &'static str,
+        /// On what.
+        path: PathBuf,
+        /// What the system said.
+        #[source]
+        source: io::Error,
+    },
+    /// No run is called that.
+    #[error(
+        "no run {wanted:?} below {}: give a run folder, the end of its name, or `latest`",
+        .results.display()
+    )]
+    NotFound {
+        /// What was asked for.
+        wanted: String,
+        /// Where it was looked for.
+        results: PathBuf,
+    },
+    /// Several runs are called that.
+    #[error("{wanted:?} could be any of {}", .candidates.join(", "))]
+    Ambiguous {
+        /// What was asked for.
+        wanted: String,
+        /// The folders that fit.
+        candidates: Vec<String>,
+    },
+}
+
+/// What to do about an error the system reports, where that is known.
+fn hint(source: &io::Error) -> &'static str {
+    match source.kind() {
+        io::ErrorKind::StorageFull => " (free some space, or give another place with --results)",
+        io::ErrorKind::PermissionDenied => " (give a place you may write to with --results)",
+        _ => "",
+    }
+}
+
+/// One run's folder.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RunFolder {
+    path: PathBuf,
+}
+
+impl RunFolder {
+    /// Makes the folder of a new run and points `latest` at it.
+    pub fn create(
+        results: &Path,
+        system: &str,
+        cell: &str,
+        start: DateTime<Utc>,
+        id: &str,
+    ) -> Result<Self, RunFolderError> {
+        let parent = results.join(system).join(cell);
+        let name = format!("{}-{id}", start.format("%Y-%m-%dT%H-%M-%SZ"));
+        let path = parent.join(&name);
+        make(&path)?;
+        let run = Self { path };
+        run.set_status(Status::Running)?;
+        point(&parent.join("latest"), Path::new(&name))?;
+        point(&results.join("latest"), &Path::new(system).join(cell).join(&name))?;
+        Ok(run)
+    }
+
+    /// Finds a run by its path, by the end of its name (its id), or as `latest`.
+    pub fn find(results: &Path, wanted: &str) -> Result<Self, RunFolderError> {
+        let as_path = Path::new(wanted);
+        for candidate in [as_path.to_owned(), results.join(wanted)] {
+            if candidate.join("status").is_file() || candidate.join("plan.json").is_file() {
+                let path = candidate.canonicalize().unwrap_or(candidate);
+                return Ok(Self { path });
+            }
+        }
+        let mut found: Vec<PathBuf> = Vec::new();
+        for system in folders(results) {
+            for cell in folders(&system) {
+                found.extend(folders(&cell).into_iter().filter(|run| {
+                    run.file_name().is_some_and(|name| name.to_string_lossy().ends_with(wanted))
+                        && run.join("status").is_file()
+                }));
+            }
+        }
+        match found.len() {
+            0 => Err(RunFolderError::NotFound {
+                wanted: wanted.to_owned(),
+                results: results.to_owned(),
+            }),
+            1 => Ok(Self { path: found.remove(0) }),
+            _ => Err(RunFolderError::Ambiguous {
+                wanted: wanted.to_owned(),
+                candidates: found.iter().map(|path| path.display().to_string()).collect(),
+            }),
+        }
+    }
+
+    /// Where it is.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// A file in it.
+    pub fn file(&self, name: &str) -> PathBuf {
+        self.path.join(name)
+    }
+
+    /// The history: sealed if it was, else the one that was being recorded.
+    pub fn history(&self) -> PathBuf {
+        let sealed = self.file("history.jsonl.zst");
+        if sealed.is_file() { sealed } else { self.file("history.jsonl") }
+    }
+
+    /// Writes a file whole.
+    pub fn write(&self, name: &str, bytes: &[u8]) -> Result<(), RunFolderError> {
+        let path = self.file(name);
+        let beside = path.with_file_name(format!(
+            ".{}.new",
+            path.file_name().map(|n| n.to_string_lossy()).unwrap_or_default()
+        ));
+        let write = || -> io::Result<()> {
+            let mut file = File::create(&beside)?;
+            file.write_all(bytes)?;
+            file.sync_all()?;
+            fs::rename(&beside, &path)
+        };
+        write().map_err(|source| RunFolderError::Io { action: "write", path, source })
+    }
+
+    /// Writes a value as indented JSON.
+    pub fn write_json(&self, name: &str, value: &impl Serialize) -> Result<(), RunFolderError> {
+        let mut bytes = serde_json::to_vec_pretty(value).expect("our own types serialise");
+        bytes.push(b'\n');
+        self.write(name, &bytes)
+    }
+
+    /// Enters the next phase.
+    pub fn set_status(&self, status: Status) -> Result<(), RunFolderError> {
+        self.write("status", format!("{}\n", status.as_str()).as_bytes())
+    }
+
+    /// The phase it is in; a folder without a readable status is still `running`.
+    pub fn status(&self) -> Status {
+        fs::read_to_string(self.file("status"))
+            .ok()
+            .and_then(|word| Status::parse(&word))
+            .unwrap_or(Status::Running)
+    }
+}
+
+fn make(path: &Path) -> Result<(), RunFolderError> {
+    fs::create_dir_all(path).map_err(|source| RunFolderError::Io {
+        action: "make the folder",
+        path: path.to_owned(),
+        source,
+    })
+}
+
+/// Points a symbolic link somewhere else, in one step.
+fn point(link: &Path, target: &Path) -> Result<(), RunFolderError> {
+    let beside = link.with_file_name(format!(".latest.{}", std::process::id()));
+    let _ = fs::remove_file(&beside);
+    symlink(target, &beside).and_then(|()| fs::rename(&beside, link)).map_err(|source| {
+        RunFolderError::Io { action: "make the link", path: link.to_owned(), source }
+    })
+}
+
+/// The folders in a folder, sorted; none if it cannot be read.
+fn folders(path: &Path) -> Vec<PathBuf> {
+    let mut found: Vec<PathBuf> = fs::read_dir(path)
+        .into_iter()
+        .flatten()
+        .flatten()
+        .map(|entry| entry.path())
+        .filter(|path| path.is_dir() && !path.is_symlink())
+        .collect();
+    found.sort();
+    found
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn run(results: &Path, id: &str) -> RunFolder {
+        let start = DateTime::from_timestamp(1_700_000_000, 0).unwrap();
+        RunFolder::create(results, "store", "register+kill", start, id).unwrap()
+    }
+
+    #[test]
+    fn a_run_is_found_by_path_by_id_and_as_latest() {
+        let results = tempfile::tempdir().unwrap();
+        let old = run(results.path(), "aaaa");
+        let new = run(results.path(), "bbbb");
+        for (wanted, expected) in [
+            (old.path().to_str().unwrap(), &old),
+            ("aaaa", &old),
+            ("bbbb", &new),
+            ("latest", &new),
+            ("store/register+kill/latest", &new),
+        ] {
+            let found = RunFolder::find(results.path(), wanted).unwrap();
+            assert_eq!(
+                found.path().canonicalize().unwrap(),
+                expected.path().canonicalize().unwrap(),
+                "{wanted}"
+            );
+        }
+        let missing = RunFolder::find(results.path(), "cccc").unwrap_err();
+        assert!(matches!(missing, RunFolderError::NotFound { .. }));
+    }
+
+    #[test]
+    fn a_name_that_fits_two_runs_is_refused() {
+        let results = tempfile::tempdir().unwrap();
+        run(results.path(), "1aaa");
+        run(results.path(), "2aaa");
+        let error = RunFolder::find(results.path(), "aaa").unwrap_err();
+        assert!(
+            matches!(error, RunFolderError::Ambiguous { candidates, .. } if candidates.len() == 2)
+        );
+    }
+
+    #[test]
+    fn the_status_follows_the_phases() {
+        let results = tempfile::tempdir().unwrap();
+        let run = run(results.path(), "aaaa");
+        assert_eq!(run.status(), Status::Running);
+        run.set_status(Status::Analysed).unwrap();
+        assert_eq!(run.status(), Status::Analysed);
+    }
+
+    #[test]
+    fn a_file_that_cannot_be_written_is_named() {
+        let results = tempfile::tempdir().unwrap();
+        let run = run(results.path(), "aaaa");
+        let error = run.write("missing/folder.json", b"").unwrap_err().to_string();
+        assert!(error.contains("missing/folder.json"), "{error}");
+    }
+}
