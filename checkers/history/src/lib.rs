@@ -5,11 +5,15 @@
 //!
 //! Nothing here knows clocks, files or sockets: readers take `impl Read`, writers `impl Write`.
 
+mod fault;
 mod header;
 mod history;
 mod op;
 mod value;
 
+pub use fault::{
+    Coverage, Effect, Episode, FaultAction, FaultEvent, Moment, Sighting, coverage, episodes,
+};
 pub use header::{Header, SCHEMA_VERSION};
 pub use history::{Call, History, HistoryBuilder, OpRef, Outcome};
 pub use op::{Op, OpType, PRECONDITION, Process};

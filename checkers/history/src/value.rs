@@ -147,6 +147,26 @@ impl<T: Into<Value>> From<Option<T>> for Value {
     }
 }
 
+/// Whole numbers that do not fit 64 signed bits become floats; nothing else is lost.
+impl From<serde_json::Value> for Value {
+    fn from(json: serde_json::Value) -> Self {
+        match json {
+            serde_json::Value::Null => Self::Nil,
+            serde_json::Value::Bool(b) => Self::Bool(b),
+            serde_json::Value::Number(n) => {
+                n.as_i64().map_or_else(|| Self::Float(n.as_f64().unwrap_or(f64::NAN)), Self::Int)
+            }
+            serde_json::Value::String(s) => Self::Str(s.into()),
+            serde_json::Value::Array(items) => {
+                Self::List(items.into_iter().map(Self::from).collect())
+            }
+            serde_json::Value::Object(pairs) => Self::Map(
+                pairs.into_iter().map(|(k, v)| (Self::Str(k.into()), Self::from(v))).collect(),
+            ),
+        }
+    }
+}
+
 impl fmt::Display for Value {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {

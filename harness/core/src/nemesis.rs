@@ -3,21 +3,10 @@
 use std::sync::Arc;
 
 use async_trait::async_trait;
+pub use deposed_history::Effect;
 use serde::{Deserialize, Serialize};
 
 use crate::{Cluster, RemoteError, System, SystemError};
-
-/// Whether a fault did what it says.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Effect {
-    /// It was applied and seen to bite (or, for a heal: seen to be gone).
-    Proven,
-    /// It was not applied: nothing to hit, or refused. Counts as not injected.
-    Skipped,
-    /// It was applied, and whether it bit could not be seen.
-    Indeterminate,
-}
 
 /// What was seen of a fault or of its healing.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
