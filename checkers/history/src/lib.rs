@@ -8,6 +8,7 @@
 mod fault;
 mod header;
 mod history;
+pub mod jsonl;
 mod op;
 mod value;
 
