@@ -2,4 +2,4 @@
 
 mod workload;
 
-pub use workload::{Workload, WorkloadOptions};
+pub use workload::{Generators, Workload, WorkloadOptions};

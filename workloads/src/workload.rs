@@ -18,6 +18,14 @@ pub struct WorkloadOptions {
     pub values: Option<u32>,
 }
 
+/// The operations of one run. The two parts may share what they know of each other.
+pub struct Generators {
+    /// The main phase, endless: the run loop ends it.
+    pub main: Box<dyn Generator>,
+    /// After everything was healed: final reads.
+    pub last: Option<Box<dyn Generator>>,
+}
+
 /// What clients do and how it is judged.
 pub trait Workload: Send + Sync {
     /// Its name on the command line and in plans.
@@ -32,11 +40,8 @@ pub trait Workload: Send + Sync {
     /// Whether values are `[key, value]` pairs, one object for each key.
     fn keyed(&self) -> bool;
 
-    /// The operations of the main phase, endless: the run loop ends it.
-    fn generator(&self, options: &WorkloadOptions) -> Box<dyn Generator>;
-
-    /// Operations after everything was healed: final reads.
-    fn final_generator(&self, options: &WorkloadOptions) -> Option<Box<dyn Generator>>;
+    /// The operations of one run.
+    fn generators(&self, options: &WorkloadOptions) -> Generators;
 
     /// The checkers that judge its histories, besides those that judge every run.
     fn checkers(&self) -> Vec<Box<dyn Checker>>;

@@ -1,6 +1,6 @@
 //! A system under test and its automation.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use async_trait::async_trait;
 
@@ -16,6 +16,9 @@ pub trait System: Send + Sync {
 
     /// Which operations its clients perform.
     fn supports(&self) -> &OpSet;
+
+    /// What must be on every node: names of programs, and the Debian packages that bring them.
+    fn packages(&self) -> &BTreeMap<String, String>;
 
     /// Its automation.
     fn db(&self) -> &dyn Db;
@@ -87,8 +90,8 @@ pub trait Db: Send + Sync {
     /// Stops it and removes its data. Idempotent: it also runs first, on a node of unknown state.
     async fn teardown(&self, cluster: &Cluster, remote: &dyn Remote) -> Result<(), SystemError>;
 
-    /// Where its logs are.
-    fn log_files(&self) -> Vec<LogFile>;
+    /// Its log files as they are on the node now.
+    async fn log_files(&self, remote: &dyn Remote) -> Result<Vec<LogFile>, SystemError>;
 
     /// Regular expressions that mark a crash in its logs.
     fn crash_patterns(&self) -> Vec<String>;
