@@ -6,6 +6,7 @@
 mod client;
 mod cluster;
 mod generator;
+mod lane;
 mod nemesis;
 mod remote;
 mod system;
@@ -13,6 +14,7 @@ mod system;
 pub use client::{Client, ClientError, ClientFactory, Invocation};
 pub use cluster::{Cluster, Node};
 pub use generator::{Context, Generator, Next, Thread};
+pub use lane::{EventSender, Lane, NemesisEvent, NotRecorded, Stop, StopSender};
 pub use nemesis::{Effect, Evidence, FaultContext, FaultError, Nemesis};
 pub use remote::{Command, Output, Remote, RemoteError};
 pub use system::{Db, LogFile, OpSet, Primaries, Process, ProcessControl, System, SystemError};
