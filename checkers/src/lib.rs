@@ -6,9 +6,11 @@
 
 mod analysis;
 mod budget;
+mod stats;
 
 pub use analysis::{Analysis, Anomaly, Edge, EdgeKind, Undecided, Verdict};
 pub use budget::{Budget, Exhausted};
+pub use stats::Stats;
 
 use deposed_history::History;
 
