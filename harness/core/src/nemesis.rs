@@ -1,6 +1,7 @@
 //! A kind of fault.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use async_trait::async_trait;
 pub use deposed_history::Effect;
@@ -29,6 +30,24 @@ pub struct FaultContext {
     pub system: Arc<dyn System>,
 }
 
+/// What was chosen for one injection, as data: recorded before anything is touched.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Choice {
+    /// The nodes it touches, by name, sorted.
+    pub nodes: Vec<String>,
+    /// Everything the fault needs to apply and undo it, in its own shape: a grudge, pids.
+    pub what: serde_json::Value,
+}
+
+/// The name under which one injection is in force on the nodes, and for how long at most.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Lease {
+    /// Unique among the injections of a run, safe as a file name: `partition-3`.
+    pub name: String,
+    /// After this, a node undoes the fault by itself, whatever became of the controller.
+    pub ttl: Duration,
+}
+
 /// Why a fault could not be injected or healed.
 #[derive(Debug, Clone, thiserror::Error)]
 pub enum FaultError {
@@ -38,49 +57,61 @@ pub enum FaultError {
     /// The system could not be asked or started.
     #[error(transparent)]
     System(#[from] SystemError),
-    /// The fault makes no sense here; says why.
+    /// There is nothing to hit just now; says what was looked for.
+    #[error("nothing to hit: {0}")]
+    Nothing(String),
+    /// The fault makes no sense on this cluster or system; says why and what would mend it.
     #[error("{0}")]
     Unsupported(String),
 }
 
 /// One kind of fault. It is injected, held, proven, and healed by its lane; at most one injection
-/// of a lane is in force at a time.
+/// of a lane is in force at a time. After a successful [`Nemesis::choose`], [`Nemesis::heal`] is
+/// always called, even if nothing was applied.
 #[async_trait]
 pub trait Nemesis: Send {
     /// Its name: `partition`, `kill`, `pause`.
     fn fault(&self) -> &str;
 
-    /// The next thing to do, chosen from the seed and the state of the cluster, as data: which
-    /// nodes, which grudge. Recorded before anything is touched.
+    /// Looks once, before the run, at what it will need on the nodes, and refuses with
+    /// [`FaultError::Unsupported`] where it cannot work.
+    async fn prepare(&mut self, _cx: &FaultContext) -> Result<(), FaultError> {
+        Ok(())
+    }
+
+    /// The next thing to do, chosen from the seed and the state of the cluster. Touches nothing.
     async fn choose(
         &mut self,
         cx: &FaultContext,
         rng: &mut rand_chacha::ChaCha8Rng,
-    ) -> Result<serde_json::Value, FaultError>;
+    ) -> Result<Choice, FaultError>;
 
-    /// How to undo `choice`, as one idempotent shell script for each node it touches. Recorded
-    /// before the fault is applied, so that `deposed heal` can run it without this process.
-    fn undo(&self, cx: &FaultContext, choice: &serde_json::Value) -> Vec<(String, String)>;
+    /// How to undo `choice`: idempotent shell scripts, by node. Recorded before the fault is
+    /// applied, so that it can be undone without this process.
+    fn undo(&self, cx: &FaultContext, choice: &Choice) -> Vec<(String, String)>;
 
-    /// Applies it.
+    /// Applies it on all its nodes in parallel, with a timer on each node that undoes it when the
+    /// lease runs out.
     async fn inject(
         &mut self,
         cx: &FaultContext,
-        choice: &serde_json::Value,
+        choice: &Choice,
+        lease: &Lease,
     ) -> Result<(), FaultError>;
 
     /// Says what can be seen of it. Called just after injecting and again just before healing;
-    /// the later, if proven, counts.
+    /// the later counts.
     async fn evidence(
         &mut self,
         cx: &FaultContext,
-        choice: &serde_json::Value,
+        choice: &Choice,
     ) -> Result<Evidence, FaultError>;
 
-    /// Undoes it and says what can be seen of that.
+    /// Undoes it, calls off the timers, and says what can be seen of that. Idempotent.
     async fn heal(
         &mut self,
         cx: &FaultContext,
-        choice: &serde_json::Value,
+        choice: &Choice,
+        lease: &Lease,
     ) -> Result<Evidence, FaultError>;
 }

@@ -124,6 +124,12 @@ pub trait ProcessControl: Send + Sync {
 
     /// Starts the store again on the data it has, after a kill. Does nothing if it runs.
     async fn start(&self, cluster: &Cluster, remote: &dyn Remote) -> Result<(), SystemError>;
+
+    /// What [`ProcessControl::start`] does, as one idempotent shell script that needs nobody: a
+    /// node whose controller is gone starts its store again with it.
+    fn start_script(&self, _cluster: &Cluster, _node: &Node) -> Option<String> {
+        None
+    }
 }
 
 /// Knows who leads.
