@@ -16,6 +16,13 @@ pub struct Invocation {
     pub value: Value,
 }
 
+impl Invocation {
+    /// An operation and its argument.
+    pub fn new(f: impl Into<Arc<str>>, value: Value) -> Self {
+        Self { f: f.into(), value }
+    }
+}
+
 /// Why an operation has no result.
 ///
 /// There is no `From` for errors of libraries: whoever writes a client must say which of the three

@@ -5,7 +5,7 @@
 
 mod client;
 mod cluster;
-mod generator;
+pub mod generator;
 mod lane;
 mod nemesis;
 mod remote;
