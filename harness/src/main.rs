@@ -1,3 +1,5 @@
 //! The `deposed` binary.
 
-fn main() {}
+fn main() -> std::process::ExitCode {
+    deposed::cli::main()
+}

@@ -1,0 +1,17 @@
+//! Writing to standard output.
+
+use std::io::{self, Write};
+
+use super::Failure;
+
+/// Prints text to standard output. A reader that went away (`| head`) is no failure.
+pub(crate) fn out(text: &str) -> Result<(), Failure> {
+    let mut stdout = io::stdout().lock();
+    match stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush()) {
+        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
+        Err(error) => Err(Failure::infrastructure(
+            anyhow::Error::from(error).context("write to standard output"),
+        )),
+        Ok(()) => Ok(()),
+    }
+}
