@@ -6,10 +6,12 @@
 
 mod analysis;
 mod budget;
+mod durability;
 mod stats;
 
 pub use analysis::{Analysis, Anomaly, Edge, EdgeKind, Undecided, Verdict};
 pub use budget::{Budget, Exhausted};
+pub use durability::{Availability, CounterBounds, SetFull, TotalQueue, UniqueIds};
 pub use stats::Stats;
 
 use deposed_history::History;

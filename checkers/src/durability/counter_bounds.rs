@@ -1,0 +1,167 @@
+//! Every read of a counter lies between what must and what may have been added.
+//!
+//! A read sees every add that completed before it was invoked, and may see any that was invoked
+//! before it completed. So its value lies between the sum of the former plus all negative amounts of
+//! the latter, and the same plus all positive amounts. This is necessary, not sufficient: the
+//! linearizable `counter` model decides exactly, at the price of a search.
+
+use deposed_history::{History, Outcome, ValueRef};
+
+use super::{LISTED_MAX, is_f, vacuous};
+use crate::{Analysis, Anomaly, Budget, Checker};
+
+/// Judges `add` (an amount, which may be negative, or a list of amounts added as one) and `read`.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct CounterBounds;
+
+/// What the sweep meets, in the order of the history.
+#[derive(Debug, Clone, Copy)]
+enum Step {
+    AddBegins { amount: i128 },
+    AddEnds { amount: i128 },
+    ReadBegins { read: usize },
+    ReadEnds { read: usize },
+}
+
+/// A definite read and the bounds that hold for it.
+#[derive(Debug, Clone, Copy)]
+struct Read {
+    invoke: u32,
+    value: i128,
+    lower: i128,
+    upper: i128,
+}
+
+impl Checker for CounterBounds {
+    fn name(&self) -> &str {
+        "counter-bounds"
+    }
+
+    fn check(&self, history: &History, _budget: &Budget) -> Analysis {
+        let (mut steps, mut reads, odd) = collect(history);
+        steps.sort_by_key(|&(position, _)| position);
+        sweep(&steps, &mut reads);
+        let mut anomalies: Vec<Anomaly> = odd;
+        let mut count = anomalies.len() as u64;
+        for read in reads.iter().filter(|r| r.value < r.lower || r.value > r.upper) {
+            count += 1;
+            if anomalies.len() < LISTED_MAX {
+                anomalies.push(out_of_bounds(history, read));
+            }
+        }
+        let undecided = if reads.is_empty() && anomalies.is_empty() {
+            let succeeded = history.calls().iter().any(|call| call.outcome == Outcome::Ok);
+            if succeeded { Vec::new() } else { vec![vacuous(history, "no operation succeeded")] }
+        } else {
+            Vec::new()
+        };
+        let summary = format!("{} reads, {count} out of bounds", reads.len());
+        Analysis {
+            anomaly_count: count,
+            ..Analysis::from_findings(self.name(), summary, anomalies, undecided)
+        }
+    }
+}
+
+/// Adds and reads as steps by position; reads whose value is no number are anomalies at once.
+fn collect(history: &History) -> (Vec<(u32, Step)>, Vec<Read>, Vec<Anomaly>) {
+    let (mut adds, mut is_read) = (is_f(history, "add"), is_f(history, "read"));
+    let (mut steps, mut reads, mut odd) = (Vec::new(), Vec::new(), Vec::new());
+    for call in history.calls() {
+        if adds(call.invoke) {
+            let Some(amount) = amount(history.op(call.invoke).value()) else { continue };
+            if call.outcome == Outcome::Fail {
+                continue;
+            }
+            steps.push((call.invoke, Step::AddBegins { amount }));
+            if let (Outcome::Ok, Some(complete)) = (call.outcome, call.complete) {
+                steps.push((complete, Step::AddEnds { amount }));
+            }
+        } else if is_read(call.invoke) {
+            let (Outcome::Ok, Some(complete)) = (call.outcome, call.complete) else { continue };
+            let seen = history.op(complete).value();
+            let value = match seen {
+                ValueRef::Nil => 0,
+                ValueRef::Int(n) => i128::from(n),
+                _ => {
+                    odd.push(not_a_number(history, call.invoke, seen));
+                    continue;
+                }
+            };
+            let read = reads.len();
+            steps.push((call.invoke, Step::ReadBegins { read }));
+            steps.push((complete, Step::ReadEnds { read }));
+            reads.push(Read { invoke: call.invoke, value, lower: 0, upper: 0 });
+        }
+    }
+    (steps, reads, odd)
+}
+
+/// An amount, or the sum of several that were added as one.
+fn amount(value: ValueRef<'_>) -> Option<i128> {
+    match value {
+        ValueRef::Int(n) => Some(i128::from(n)),
+        ValueRef::List(items) => {
+            items.iter().map(|item| item.as_int().map(i128::from)).sum::<Option<i128>>()
+        }
+        _ => None,
+    }
+}
+
+/// One pass with four running sums. A read's lower bound is fixed when it begins, from what is
+/// certain, and lowered by every negative amount that may still be seen until it ends; its upper
+/// bound likewise. `may` sums only grow, so both are differences of sums at its two ends.
+fn sweep(steps: &[(u32, Step)], reads: &mut [Read]) {
+    let (mut certain_plus, mut certain_minus) = (0i128, 0i128);
+    let (mut begun_plus, mut begun_minus) = (0i128, 0i128);
+    for &(_, step) in steps {
+        match step {
+            Step::AddBegins { amount } if amount >= 0 => begun_plus += amount,
+            Step::AddBegins { amount } => begun_minus += amount,
+            Step::AddEnds { amount } if amount >= 0 => certain_plus += amount,
+            Step::AddEnds { amount } => certain_minus += amount,
+            Step::ReadBegins { read } => {
+                reads[read].lower = certain_plus;
+                reads[read].upper = certain_minus;
+            }
+            Step::ReadEnds { read } => {
+                // Every negative amount begun by now may be seen; those certain at the beginning
+                // must be, and are among them. Likewise for positive ones.
+                reads[read].lower += begun_minus;
+                reads[read].upper += begun_plus;
+            }
+        }
+    }
+}
+
+fn out_of_bounds(history: &History, read: &Read) -> Anomaly {
+    let process = history.op(read.invoke).process();
+    let Read { invoke, value, lower, upper } = *read;
+    Anomaly {
+        name: "counter-out-of-bounds".into(),
+        key: None,
+        summary: format!("process {process} read {value}, outside of {lower} to {upper}"),
+        sentences: vec![
+            format!("Process {process} read {value}."),
+            format!(
+                "The adds that completed before that read began, and any choice of those that were \
+                 under way or indeterminate, make {lower} at the least and {upper} at the most: \
+                 a contradiction."
+            ),
+        ],
+        witness: vec![invoke],
+        edges: Vec::new(),
+    }
+}
+
+fn not_a_number(history: &History, invoke: u32, seen: ValueRef<'_>) -> Anomaly {
+    let process = history.op(invoke).process();
+    Anomaly {
+        name: "counter-not-a-number".into(),
+        key: None,
+        summary: format!("process {process} read {seen}, which is no whole number"),
+        sentences: vec![format!("Process {process} read {seen}, which no sum of amounts is.")],
+        witness: vec![invoke],
+        edges: Vec::new(),
+    }
+}

@@ -1,0 +1,51 @@
+//! What was acknowledged must still be there: checkers that count rather than search.
+//!
+//! - [`SetFull`]: every acknowledged element of a set is seen by every later read.
+//! - [`TotalQueue`]: every acknowledged element comes out once.
+//! - [`CounterBounds`]: every read of a counter lies between what must and what may have been added.
+//! - [`UniqueIds`]: no id is handed out twice.
+//! - [`Availability`]: how much of the load was answered, and whether that was enough.
+
+mod availability;
+mod counter_bounds;
+mod set_full;
+mod total_queue;
+mod unique_ids;
+
+pub use availability::Availability;
+pub use counter_bounds::CounterBounds;
+pub use set_full::SetFull;
+pub use total_queue::TotalQueue;
+pub use unique_ids::UniqueIds;
+
+use deposed_history::{History, Symbol};
+
+use crate::Undecided;
+
+/// At most this many anomalies of one kind are listed; all are counted.
+const LISTED_MAX: usize = 16;
+
+/// The window of a whole history.
+fn whole(history: &History) -> (u32, u32) {
+    (0, (history.len() as u32).saturating_sub(1))
+}
+
+/// Nothing succeeded that could have been judged.
+fn vacuous(history: &History, what: &str) -> Undecided {
+    Undecided { key: None, window: whole(history), reason: format!("vacuous: {what}"), known: None }
+}
+
+/// Tells calls of one function from others without comparing text for each.
+fn is_f<'h>(history: &'h History, name: &'h str) -> impl FnMut(u32) -> bool + 'h {
+    let mut known: Vec<(Symbol, bool)> = Vec::new();
+    move |position| {
+        let op = history.op(position);
+        let symbol = op.f_symbol();
+        if let Some(&(_, is)) = known.iter().find(|(s, _)| *s == symbol) {
+            return is;
+        }
+        let is = op.f() == name;
+        known.push((symbol, is));
+        is
+    }
+}
