@@ -1,0 +1,291 @@
+//! A node as its controller sees it: an init to talk to, and a thread that is its parent.
+
+use std::fs::File;
+use std::io::{BufRead, BufReader, Write};
+use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, TcpStream};
+use std::path::{Path, PathBuf};
+use std::process::{Child, ChildStdin, Command, Stdio};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
+
+use nix::sched::CloneFlags;
+
+use crate::address::{node_name, node_v4, node_v6};
+use crate::error::LabError;
+use crate::hub::isolate;
+use crate::image::{Journal, make_disk};
+use crate::init::{Boot, Report};
+use crate::role;
+use crate::spec::LabSpec;
+
+/// How long a node may take to boot, and its sshd to answer.
+pub(crate) const BOOT_LIMIT: Duration = Duration::from_secs(20);
+
+/// How often to ask for sshd's greeting.
+const GREETING_POLL: Duration = Duration::from_millis(5);
+
+/// How long one such question may take.
+const GREETING_LIMIT: Duration = Duration::from_millis(500);
+
+/// How much of a node's log to show when it did not boot, in bytes from its end.
+const LOG_TAIL_BYTES: usize = 400;
+
+/// A running node.
+#[derive(Debug)]
+pub struct Node {
+    index: u8,
+    log: PathBuf,
+    /// Process number of its init on this host; 0 until it has been started.
+    pid: i32,
+    init: Arc<Mutex<Option<Child>>>,
+    /// The node ends when this is closed.
+    guard: Option<ChildStdin>,
+    /// `None` once nobody listens any more.
+    reports: Option<Receiver<Started>>,
+    /// Parent of its init, which dies with it; ends when init has been reaped.
+    warden: Option<JoinHandle<()>>,
+}
+
+/// What the warden passes on.
+enum Started {
+    /// Init runs.
+    Init { pid: i32, stdin: ChildStdin },
+    /// Init says so.
+    Said(Report),
+    /// It could not be started.
+    Failed(LabError),
+}
+
+impl Node {
+    /// Starts to boot node `index`; `boot` lacks only its disks. Returns at once.
+    pub(crate) fn start(
+        spec: &LabSpec,
+        index: u8,
+        boot: Boot,
+        directory: &Path,
+    ) -> Result<Node, LabError> {
+        let log = directory.join(format!("{}.log", node_name(index)));
+        let stderr = File::create(&log).map_err(|error| LabError::path("create", &log, error))?;
+        let init = Arc::new(Mutex::new(None));
+        let (sender, reports) = channel();
+        let (spec, shared) = (spec.clone(), Arc::clone(&init));
+        let warden = thread::Builder::new()
+            .name(format!("warden-{}", node_name(index)))
+            .spawn(move || guard(&spec, boot, stderr, &shared, &sender))
+            .map_err(|error| LabError::io("start a thread", error))?;
+        Ok(Node {
+            index,
+            log,
+            pid: 0,
+            init,
+            guard: None,
+            reports: Some(reports),
+            warden: Some(warden),
+        })
+    }
+
+    /// Its name, `n1` to `n9`; also that of its port on the bridge.
+    pub fn name(&self) -> String {
+        node_name(self.index)
+    }
+
+    /// Its address.
+    pub fn v4(&self) -> Ipv4Addr {
+        node_v4(self.index)
+    }
+
+    /// Its IPv6 address, if the kernel has IPv6.
+    pub fn v6(&self) -> Ipv6Addr {
+        node_v6(self.index)
+    }
+
+    /// Process number of its init on this host. To kill that process is to cut the node's power.
+    pub fn pid(&self) -> i32 {
+        self.pid
+    }
+
+    /// Waits until its namespaces exist.
+    pub(crate) fn wait_isolated(&mut self, deadline: Instant) -> Result<(), LabError> {
+        loop {
+            match self.next(deadline, "namespaces")? {
+                Started::Init { pid, stdin } => {
+                    self.pid = pid;
+                    self.guard = Some(stdin);
+                }
+                Started::Said(Report::Isolated) => return Ok(()),
+                Started::Said(other) => return Err(self.unexpected(&other)),
+                Started::Failed(error) => return Err(error),
+            }
+        }
+    }
+
+    /// Tells it that its cable is plugged in.
+    pub(crate) fn plugged(&mut self) -> Result<(), LabError> {
+        let told = self.guard.as_mut().map(|init| init.write_all(b"\n"));
+        match told {
+            Some(Ok(())) => Ok(()),
+            _ => Err(self.failed("init is gone".into())),
+        }
+    }
+
+    /// Waits until sshd greets those who connect to it.
+    pub(crate) fn wait_answers(&mut self, deadline: Instant) -> Result<(), LabError> {
+        match self.next(deadline, "the end of its boot")? {
+            Started::Said(Report::Booted) => {}
+            Started::Said(other) => return Err(self.unexpected(&other)),
+            Started::Failed(error) => return Err(error),
+            Started::Init { .. } => return Err(self.failed("init started twice".into())),
+        }
+        let address = SocketAddr::from((self.v4(), 22));
+        while !greets(address) {
+            if Instant::now() > deadline {
+                return Err(self.late("an answer from its sshd"));
+            }
+            thread::sleep(GREETING_POLL);
+        }
+        Ok(())
+    }
+
+    /// Kills it, without waiting for its end.
+    pub(crate) fn kill(&mut self) {
+        // An init that is only being started is not ours to kill yet: but the end of its input that the
+        // warden is about to send us is dropped with the channel, and then it ends by itself.
+        self.reports = None;
+        self.guard = None;
+        if let Some(init) = self.init.lock().unwrap_or_else(PoisonError::into_inner).as_mut() {
+            // Cannot fail but for a process that has ended already.
+            let _ = init.kill();
+        }
+    }
+
+    fn next(&mut self, deadline: Instant, waited_for: &str) -> Result<Started, LabError> {
+        let left = deadline.saturating_duration_since(Instant::now());
+        let received = match &self.reports {
+            Some(reports) => reports.recv_timeout(left),
+            None => Err(RecvTimeoutError::Disconnected),
+        };
+        match received {
+            Ok(started) => Ok(started),
+            Err(RecvTimeoutError::Timeout) => Err(self.late(waited_for)),
+            Err(RecvTimeoutError::Disconnected) => Err(self.failed("its init ended".into())),
+        }
+    }
+
+    fn late(&self, waited_for: &str) -> LabError {
+        LabError::Timeout { node: self.name(), waited_for: waited_for.into(), limit: BOOT_LIMIT }
+    }
+
+    fn unexpected(&self, report: &Report) -> LabError {
+        match report {
+            Report::Failed(message) => self.failed(message.clone()),
+            other => self.failed(format!("init reported {other:?} out of turn")),
+        }
+    }
+
+    fn failed(&self, mut message: String) -> LabError {
+        let log = std::fs::read(&self.log).unwrap_or_default();
+        let tail = String::from_utf8_lossy(&log[log.len().saturating_sub(LOG_TAIL_BYTES)..]);
+        if !tail.trim().is_empty() {
+            message = format!("{message} (its log ends: {})", tail.trim());
+        }
+        LabError::Boot { node: self.name(), message }
+    }
+}
+
+impl Drop for Node {
+    fn drop(&mut self) {
+        self.kill();
+        if let Some(warden) = self.warden.take() {
+            // It only ever waits for init, which has been killed. A panic in it has been reported already.
+            let _ = warden.join();
+        }
+    }
+}
+
+/// The warden: makes the disks, starts init as process 1 of a new process namespace, passes its reports on
+/// and reaps it. Init is tied to this very thread by its parent-death signal.
+fn guard(
+    spec: &LabSpec,
+    boot: Boot,
+    log: File,
+    init: &Mutex<Option<Child>>,
+    sender: &Sender<Started>,
+) {
+    // A receiver that is gone belongs to a lab that is being torn down, and nobody asks any more.
+    let reports = match launch(spec, boot, log, init, sender) {
+        Ok(reports) => reports,
+        Err(error) => {
+            let _ = sender.send(Started::Failed(error));
+            return;
+        }
+    };
+    for line in reports.lines().map_while(Result::ok) {
+        if let Ok(report) = serde_json::from_str(&line) {
+            let _ = sender.send(Started::Said(report));
+        }
+    }
+    if let Some(init) = init.lock().unwrap_or_else(PoisonError::into_inner).as_mut() {
+        let _ = init.wait();
+    }
+}
+
+fn launch(
+    spec: &LabSpec,
+    mut boot: Boot,
+    log: File,
+    init: &Mutex<Option<Child>>,
+    sender: &Sender<Started>,
+) -> Result<impl BufRead + use<>, LabError> {
+    let root_disk = make_disk(&spec.image_directory, spec.root_mib, Journal::No)?;
+    let data_disk = make_disk(&spec.image_directory, spec.data_mib, Journal::Yes)?;
+    boot.root_device = root_disk.path().into();
+    boot.data_device = data_disk.path().into();
+    isolate(CloneFlags::CLONE_NEWPID)?;
+    let mut child = Command::new(&spec.program)
+        .arg(role::INIT)
+        .arg(node_name(boot.index))
+        // The environment of a controller may hold secrets, and init's can be read in the node.
+        .env_clear()
+        .env("PATH", "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin")
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(log)
+        .spawn()
+        .map_err(|error| LabError::path("start init, which is", &spec.program, error))?;
+    let (pid, stdin, stdout) = (child.id() as i32, child.stdin.take(), child.stdout.take());
+    *init.lock().unwrap_or_else(PoisonError::into_inner) = Some(child);
+    let (Some(mut stdin), Some(stdout)) = (stdin, stdout) else {
+        return Err(LabError::io("talk to init", std::io::Error::other("it has no pipes")));
+    };
+    let line =
+        serde_json::to_string(&boot).map_err(|error| LabError::io("describe a node", error))?;
+    stdin
+        .write_all((line + "\n").as_bytes())
+        .map_err(|error| LabError::io("tell init what to boot", error))?;
+    let _ = sender.send(Started::Init { pid, stdin });
+    let mut reports = BufReader::new(stdout);
+    // Until init has mounted the disks they are held open here; the second report comes after that.
+    let mut passed = 0;
+    while passed < 2 {
+        let mut line = String::new();
+        if !matches!(reports.read_line(&mut line), Ok(1..)) {
+            break;
+        }
+        if let Ok(report) = serde_json::from_str(&line) {
+            let _ = sender.send(Started::Said(report));
+        }
+        passed += 1;
+    }
+    Ok(reports)
+}
+
+/// Whether an SSH server says hello at `address`.
+fn greets(address: SocketAddr) -> bool {
+    let Ok(stream) = TcpStream::connect_timeout(&address, GREETING_LIMIT) else { return false };
+    let mut greeting = String::new();
+    stream.set_read_timeout(Some(GREETING_LIMIT)).is_ok()
+        && BufReader::new(stream).read_line(&mut greeting).is_ok()
+        && greeting.starts_with("SSH-")
+}
