@@ -2,5 +2,7 @@
 
 pub mod cli;
 pub mod exit;
+pub mod inventory;
 pub mod judge;
+pub mod remote;
 pub mod run_folder;

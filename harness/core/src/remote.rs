@@ -92,6 +92,16 @@ pub enum RemoteError {
         /// What went wrong and what to do.
         reason: String,
     },
+    /// The server at the node's address shows another host key than the one known. Nothing ran.
+    #[error("connect to {node} ({addr}): {reason}")]
+    HostKeyChanged {
+        /// The node.
+        node: String,
+        /// Where it was looked for, `host:port`.
+        addr: String,
+        /// Both keys' whereabouts and what to do.
+        reason: String,
+    },
     /// The deadline passed. The command was killed if the node could still be reached.
     #[error("{node}: `{command}` did not end within {deadline:?}")]
     Deadline {

@@ -1,0 +1,80 @@
+//! A node over SSH.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use async_trait::async_trait;
+use deposed_core::{Command, Node, Output, Remote, RemoteError};
+use tokio::sync::oneshot;
+
+use super::host_key::Fingerprint;
+use super::lane::{self, Job, Queue};
+use super::shell::GRACE;
+use super::transfer;
+use crate::inventory::NodeSpec;
+
+/// How long the first connection may take.
+const FIRST_DEADLINE: Duration = Duration::from_secs(30);
+
+/// Commands and files on one node over SSH. Several commands run at once, each on a connection of its
+/// own; dropping the remote cuts them all.
+///
+/// A command's deadline counts from the call, so it includes waiting for a free connection. A call
+/// returns at most about a second after it, whatever state the node is in. Dropping the future of
+/// a call does not stop the command: its deadline does.
+pub struct SshRemote {
+    queue: Arc<Queue>,
+}
+
+impl SshRemote {
+    /// Connects and logs in. Errs with [`RemoteError::Connect`] or [`RemoteError::HostKeyChanged`],
+    /// whose reason says how to mend it.
+    pub async fn connect(spec: &NodeSpec) -> Result<Self, RemoteError> {
+        let remote = Self { queue: Queue::new(spec.clone()) };
+        let hello = Command::new(":").deadline(FIRST_DEADLINE).idempotent();
+        remote.run(hello).await?;
+        Ok(remote)
+    }
+
+    /// The key the node's server showed when it was last connected to.
+    pub fn fingerprint(&self) -> Option<Fingerprint> {
+        self.queue.fingerprint()
+    }
+}
+
+impl Drop for SshRemote {
+    fn drop(&mut self) {
+        self.queue.close();
+    }
+}
+
+#[async_trait]
+impl Remote for SshRemote {
+    fn node(&self) -> &Node {
+        &self.queue.spec.node
+    }
+
+    async fn exec(&self, command: Command) -> Result<Output, RemoteError> {
+        let deadline = Instant::now() + command.deadline;
+        let late = lane::late(&self.queue.spec, &command);
+        let lost = lane::lost(&self.queue.spec, &command, "its thread died".to_owned());
+        let (reply, answer) = oneshot::channel();
+        self.queue.submit(Job { command, deadline, reply })?;
+        // The lane keeps the deadline itself. This is for what it cannot bound: its turn in the
+        // queue, and an agent that does not answer.
+        match tokio::time::timeout_at((deadline + 2 * GRACE).into(), answer).await {
+            Ok(Ok(result)) => result,
+            Ok(Err(_)) => Err(lost),
+            Err(_) => Err(late),
+        }
+    }
+
+    async fn upload(&self, bytes: &[u8], to: &str, mode: u32) -> Result<(), RemoteError> {
+        transfer::upload(self, bytes, to, mode).await
+    }
+
+    async fn download(&self, from: &str, to: &Path) -> Result<(), RemoteError> {
+        transfer::download(self, from, to).await
+    }
+}
