@@ -5,4 +5,5 @@ pub mod exit;
 pub mod inventory;
 pub mod judge;
 pub mod remote;
+pub mod run;
 pub mod run_folder;
