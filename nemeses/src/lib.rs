@@ -1,1 +1,27 @@
 //! How to hurt: faults, targets, schedules, evidence and healing.
+
+mod claims;
+mod deadman;
+mod fanout;
+mod firewall;
+mod grudge;
+mod heal;
+mod journal;
+mod kill;
+mod lane;
+mod mistake;
+mod partition;
+mod pause;
+mod processes;
+mod schedule;
+mod spec;
+mod target;
+
+pub use grudge::{Grudge, Partition, Shape};
+pub use heal::heal_all;
+pub use journal::{Entry, Journal, Undo, pending};
+pub use lane::{LaneOptions, lanes};
+pub use mistake::Mistake;
+pub use schedule::Timing;
+pub use spec::{KINDS, Kind, LaneSpec, parse};
+pub use target::Target;

@@ -60,6 +60,17 @@ pub enum FaultError {
     /// There is nothing to hit just now; says what was looked for.
     #[error("nothing to hit: {0}")]
     Nothing(String),
+    /// The run is over and the fault was not seen to be gone.
+    #[error(
+        "{fault} may still be in force on {nodes}; the nodes undo it by themselves within a \
+         minute, and `deposed heal` does it now"
+    )]
+    InForce {
+        /// Its lease.
+        fault: String,
+        /// Where, by name.
+        nodes: String,
+    },
     /// The fault makes no sense on this cluster or system; says why and what would mend it.
     #[error("{0}")]
     Unsupported(String),

@@ -1,0 +1,337 @@
+//! Dropping packets by their source address, in a chain of our own: the scripts, and what they
+//! print.
+//!
+//! The chain is entered first thing from INPUT and from FORWARD (where packets for a store in a
+//! container on the node pass). Dropping on the receiving side by source is what cuts multicast
+//! too, and lets each direction of a link be cut by itself. Rules name the addresses of peers and
+//! nothing else, after one that spares the controller's SSH; rules of the host are never touched.
+//! ARP is not cut and need not be.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::Write as _;
+use std::net::IpAddr;
+
+use serde::{Deserialize, Serialize};
+
+/// What filters packets on a node.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum Backend {
+    /// `iptables`, and `ip6tables` where it works: a chain `DEPOSED` in their table `filter`.
+    Iptables,
+    /// `nft`: a table `inet deposed`. Taken where `iptables` is missing.
+    Nft,
+}
+
+/// What can be tried on a node to see whether it reaches another.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum Probe {
+    /// An echo request.
+    Ping,
+    /// A TCP connection to the peer's SSH port by bash; a refusal is an answer too.
+    Bash,
+}
+
+/// The controller's SSH connection as the node sees it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct SshPath {
+    /// Where it comes from.
+    pub(crate) from: IpAddr,
+    /// The port of the node's sshd.
+    pub(crate) port: u16,
+}
+
+/// What a node says of itself, once, before the run.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct NodeFacts {
+    /// Its firewall, if it has one that works.
+    pub(crate) backend: Option<Backend>,
+    /// Whether the firewall filters IPv6.
+    pub(crate) filters_v6: bool,
+    /// Its global addresses of both families.
+    pub(crate) addrs: BTreeSet<IpAddr>,
+    /// How the controller reaches it, if it comes by SSH.
+    pub(crate) ssh: Option<SshPath>,
+    /// What can be tried on it.
+    pub(crate) probe: Option<Probe>,
+}
+
+/// Where system programs are, for shells whose PATH lacks them.
+pub(crate) const PATH: &str = "PATH=$PATH:/usr/sbin:/sbin; export PATH\n";
+
+/// Prints [`NodeFacts`], one fact a line. An ancestor's environment tells of SSH where sudo has
+/// dropped it.
+pub(crate) fn facts_script() -> String {
+    format!(
+        r#"{PATH}
+if iptables -w 5 -S INPUT >/dev/null 2>&1 && command -v iptables-restore >/dev/null; then
+  echo backend iptables
+  ip6tables -w 5 -S INPUT >/dev/null 2>&1 && echo v6
+elif nft list tables >/dev/null 2>&1; then
+  echo backend nft; echo v6
+fi
+ip -o addr show scope global 2>/dev/null | while read -r _ _ _ a _; do echo "addr ${{a%%/*}}"; done
+ssh=${{SSH_CONNECTION:-}} p=$$
+while [ -z "$ssh" ] && [ "$p" -gt 1 ]; do
+  ssh=$(tr '\0' '\n' <"/proc/$p/environ" 2>/dev/null | sed -n 's/^SSH_CONNECTION=//p')
+  p=$(sed -n 's/^PPid:[[:space:]]*//p' "/proc/$p/status")
+done
+[ -z "$ssh" ] || echo "ssh $ssh"
+if command -v ping >/dev/null; then echo probe ping
+elif command -v bash >/dev/null && command -v timeout >/dev/null; then echo probe bash; fi
+"#
+    )
+}
+
+/// Reads what [`facts_script`] printed. Lines it does not know are passed over.
+pub(crate) fn parse_facts(text: &str) -> NodeFacts {
+    let mut facts = NodeFacts {
+        backend: None,
+        filters_v6: false,
+        addrs: BTreeSet::new(),
+        ssh: None,
+        probe: None,
+    };
+    for line in text.lines() {
+        match line.split_whitespace().collect::<Vec<_>>()[..] {
+            ["backend", "iptables"] => facts.backend = Some(Backend::Iptables),
+            ["backend", "nft"] => facts.backend = Some(Backend::Nft),
+            ["v6"] => facts.filters_v6 = true,
+            ["addr", addr] => facts.addrs.extend(addr.parse::<IpAddr>()),
+            ["ssh", from, _, _, port] => {
+                // An IPv4 client of a dual-stack socket may show as ::ffff:10.0.0.1, a link-local
+                // one with its zone.
+                let from = from.split('%').next().unwrap_or(from);
+                let from = from.parse().map(|ip: IpAddr| ip.to_canonical());
+                facts.ssh =
+                    from.ok().zip(port.parse().ok()).map(|(from, port)| SshPath { from, port });
+            }
+            ["probe", "ping"] => facts.probe = Some(Probe::Ping),
+            ["probe", "bash"] => facts.probe = Some(Probe::Bash),
+            _ => {}
+        }
+    }
+    facts
+}
+
+/// Drops every packet that comes from `sources`. The last step puts all rules in force at once.
+pub(crate) fn drop_script(facts: &NodeFacts, sources: &BTreeSet<IpAddr>) -> String {
+    match facts.backend {
+        Some(Backend::Nft) => nft_drop(facts.ssh, sources),
+        _ => iptables_drop(facts, sources),
+    }
+}
+
+fn iptables_drop(facts: &NodeFacts, sources: &BTreeSet<IpAddr>) -> String {
+    let mut script = format!("{PATH}set -e\n");
+    let mut enter = String::new();
+    for (tool, v6) in [("iptables", false), ("ip6tables", true)] {
+        let sources: Vec<&IpAddr> = sources.iter().filter(|ip| ip.is_ipv6() == v6).collect();
+        if sources.is_empty() || (v6 && !facts.filters_v6) {
+            continue;
+        }
+        let _ =
+            writeln!(script, "{tool}-restore -w 5 --noflush <<'RULES'\n*filter\n:DEPOSED - [0:0]");
+        if let Some(ssh) = facts.ssh.filter(|ssh| ssh.from.is_ipv6() == v6) {
+            let SshPath { from, port } = ssh;
+            let _ = writeln!(script, "-A DEPOSED -s {from} -p tcp --dport {port} -j RETURN");
+        }
+        for source in sources {
+            let _ = writeln!(script, "-A DEPOSED -s {source} -j DROP");
+        }
+        script.push_str("COMMIT\nRULES\n");
+        for chain in ["INPUT", "FORWARD"] {
+            let _ = writeln!(enter, "{tool} -w 5 -D {chain} -j DEPOSED 2>/dev/null || true");
+            let _ = writeln!(enter, "{tool} -w 5 -I {chain} 1 -j DEPOSED");
+        }
+    }
+    script + &enter
+}
+
+fn nft_drop(ssh: Option<SshPath>, sources: &BTreeSet<IpAddr>) -> String {
+    let family = |ip: &IpAddr| if ip.is_ipv6() { "ip6" } else { "ip" };
+    // Naming the table before deleting it makes the deletion succeed where there is none.
+    let mut script = format!(
+        "{PATH}set -e\nnft -f - <<'RULES'\ntable inet deposed\ndelete table inet deposed\n\
+         table inet deposed {{\n  chain cut {{\n"
+    );
+    if let Some(SshPath { from, port }) = ssh {
+        let _ = writeln!(script, "    {} saddr {from} tcp dport {port} return", family(&from));
+    }
+    for source in sources {
+        let _ = writeln!(script, "    {} saddr {source} counter drop", family(source));
+    }
+    script.push_str("  }\n");
+    for hook in ["input", "forward"] {
+        let _ = writeln!(
+            script,
+            "  chain {hook} {{ type filter hook {hook} priority -10; policy accept; jump cut; }}"
+        );
+    }
+    script.push_str("}\nRULES\n");
+    script
+}
+
+/// Removes everything of ours from whatever firewalls the node has, and fails if it is still there.
+pub(crate) fn restore_script() -> String {
+    format!(
+        r#"{PATH}
+left=
+for t in iptables ip6tables; do
+  command -v $t >/dev/null || continue
+  $t -w 5 -S DEPOSED >/dev/null 2>&1 || continue
+  for c in INPUT FORWARD; do
+    n=0
+    while [ $n -lt 8 ] && $t -w 5 -D $c -j DEPOSED 2>/dev/null; do n=$((n+1)); done
+  done
+  $t -w 5 -F DEPOSED; $t -w 5 -X DEPOSED
+  if $t -w 5 -S DEPOSED >/dev/null 2>&1; then left="$left $t"; fi
+done
+if command -v nft >/dev/null && nft list table inet deposed >/dev/null 2>&1; then
+  nft delete table inet deposed
+  if nft list table inet deposed >/dev/null 2>&1; then left="$left nft"; fi
+fi
+[ -z "$left" ] || {{ echo "the rules of deposed are still in:$left" >&2; exit 1; }}
+"#
+    )
+}
+
+/// Prints our rules with their counters; prints nothing if there are none.
+pub(crate) fn counters_script() -> String {
+    format!(
+        r#"{PATH}
+for t in iptables ip6tables; do
+  if command -v $t >/dev/null; then $t -w 5 -v -S DEPOSED 2>/dev/null; fi
+done
+if command -v nft >/dev/null; then nft list chain inet deposed cut 2>/dev/null; fi
+true
+"#
+    )
+}
+
+/// Packets dropped so far, by source. Empty if our chain is not there.
+pub(crate) fn parse_counters(text: &str) -> BTreeMap<IpAddr, u64> {
+    text.lines().filter_map(parse_counter).collect()
+}
+
+/// `-A DEPOSED -s 10.0.0.2/32 -c 5 420 -j DROP` or `ip saddr 10.0.0.2 counter packets 5 bytes 420
+/// drop`.
+fn parse_counter(line: &str) -> Option<(IpAddr, u64)> {
+    let words: Vec<&str> = line.split_whitespace().collect();
+    let after = |word: &str| words.iter().position(|w| *w == word).and_then(|at| words.get(at + 1));
+    if !matches!(words.last(), Some(&"DROP" | &"drop")) {
+        return None;
+    }
+    let source = after("-s").or_else(|| after("saddr"))?.split('/').next()?;
+    let packets = after("-c").or_else(|| after("packets"))?;
+    Some((source.parse().ok()?, packets.parse().ok()?))
+}
+
+/// Tries to reach addresses, all at once, and prints `yes ADDR` or `no ADDR` for each. Takes about
+/// a second.
+pub(crate) fn reach_script<'a>(
+    probe: Probe,
+    targets: impl IntoIterator<Item = (&'a IpAddr, u16)>,
+) -> String {
+    let mut script = format!("{PATH}\n");
+    for (addr, port) in targets {
+        let test = match probe {
+            Probe::Ping => format!("ping -c 1 -W 1 {addr} >/dev/null 2>&1"),
+            // A refused connection has been answered; one that is not leaves timeout to end it.
+            Probe::Bash => format!(
+                "bash -c 'timeout 1 bash -c \": </dev/tcp/{addr}/{port}\" 2>&1 | grep -q refused \
+                 || timeout 1 bash -c \": </dev/tcp/{addr}/{port}\"' >/dev/null 2>&1"
+            ),
+        };
+        let _ = writeln!(script, "(if {test}; then echo yes {addr}; else echo no {addr}; fi) &");
+    }
+    script.push_str("wait\n");
+    script
+}
+
+/// The addresses that answered.
+pub(crate) fn parse_reached(text: &str) -> BTreeSet<IpAddr> {
+    text.lines().filter_map(|line| line.strip_prefix("yes ")?.trim().parse().ok()).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn ip(text: &str) -> IpAddr {
+        text.parse().unwrap()
+    }
+
+    fn facts(backend: Backend) -> NodeFacts {
+        NodeFacts {
+            backend: Some(backend),
+            filters_v6: true,
+            addrs: [ip("10.0.0.1"), ip("fd00::1")].into(),
+            ssh: Some(SshPath { from: ip("10.0.0.2"), port: 2222 }),
+            probe: Some(Probe::Ping),
+        }
+    }
+
+    /// What the probe prints is read, whatever else stands there.
+    #[test]
+    fn facts_are_read() {
+        let text = "motd\nbackend iptables\nv6\naddr 10.0.0.1\naddr fd00::1\naddr what\n\
+                    ssh ::ffff:10.0.0.2 50122 10.0.0.1 2222\nprobe ping\n";
+        assert_eq!(parse_facts(text), facts(Backend::Iptables));
+        assert_eq!(parse_facts("").backend, None);
+        let link_local = parse_facts("ssh fe80::1%eth0 5 fe80::2%eth0 22").ssh.unwrap();
+        assert_eq!(link_local.from, ip("fe80::1"));
+    }
+
+    /// The controller's SSH is spared before anything is dropped, even when the controller has the
+    /// address of a peer; and each family is dropped by its own tool.
+    #[test]
+    fn ssh_is_spared_first() {
+        let sources = BTreeSet::from([ip("10.0.0.2"), ip("fd00::2")]);
+        let script = drop_script(&facts(Backend::Iptables), &sources);
+        let spare = script.find("-A DEPOSED -s 10.0.0.2 -p tcp --dport 2222 -j RETURN").unwrap();
+        let drop = script.find("-A DEPOSED -s 10.0.0.2 -j DROP").unwrap();
+        assert!(spare < drop);
+        assert!(script.contains("-A DEPOSED -s fd00::2 -j DROP"));
+        assert!(script.contains("ip6tables -w 5 -I FORWARD 1 -j DEPOSED"));
+        let script = drop_script(&facts(Backend::Nft), &sources);
+        let spare = script.find("ip saddr 10.0.0.2 tcp dport 2222 return").unwrap();
+        assert!(spare < script.find("ip saddr 10.0.0.2 counter drop").unwrap());
+        assert!(script.contains("ip6 saddr fd00::2 counter drop"));
+    }
+
+    /// No script flushes or deletes anything that is not ours.
+    #[test]
+    fn only_our_chain_is_ever_emptied() {
+        let sources = BTreeSet::from([ip("10.0.0.2")]);
+        let scripts = [
+            drop_script(&facts(Backend::Iptables), &sources),
+            drop_script(&facts(Backend::Nft), &sources),
+            restore_script(),
+        ];
+        for line in scripts.iter().flat_map(|script| script.lines()) {
+            for removal in ["-F", "-X", "-D", "delete", "flush "] {
+                if line.split_whitespace().any(|word| word == removal.trim()) {
+                    assert!(line.to_lowercase().contains("deposed"), "{line}");
+                }
+            }
+            if line.contains("-restore") {
+                assert!(line.contains("--noflush"), "{line}");
+            }
+        }
+    }
+
+    /// Counters of both backends are read by source; rules that spare are not drops.
+    #[test]
+    fn counters_are_read() {
+        let text = "-N DEPOSED\n-A DEPOSED -s 10.0.0.2/32 -p tcp -m tcp --dport 22 -c 9 9 -j RETURN\n\
+                    -A DEPOSED -s 10.0.0.2/32 -c 5 420 -j DROP\n\
+                    -A DEPOSED -s fd00::2/128 -c 7 1 -j DROP\n\
+                    \t\tip saddr 10.0.0.3 counter packets 11 bytes 4 drop\n";
+        let expected =
+            BTreeMap::from([(ip("10.0.0.2"), 5), (ip("fd00::2"), 7), (ip("10.0.0.3"), 11)]);
+        assert_eq!(parse_counters(text), expected);
+        assert!(parse_counters("").is_empty());
+    }
+}

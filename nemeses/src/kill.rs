@@ -1,0 +1,162 @@
+//! The fault `kill`: SIGKILL to the store on some nodes, and later a new start on what it left.
+//!
+//! It bit if the processes are gone. It healed if the store runs again and is ready.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use deposed_core::{Choice, Effect, Evidence, FaultContext, FaultError, Lease, Nemesis};
+use rand_chacha::ChaCha8Rng;
+use serde_json::json;
+use tokio::task::JoinSet;
+
+use crate::claims::Claims;
+use crate::deadman;
+use crate::fanout::{all, on_each};
+use crate::processes::{self, Look, Prey};
+use crate::target::Target;
+
+/// How long killed processes may take to go, and how often that is looked at. Exit of a big process
+/// takes its time.
+const GONE_LOOKS: u32 = 20;
+const GONE_LOOK_EVERY: Duration = Duration::from_millis(100);
+
+/// How long a store that was started again may take to be ready. While other faults are in force
+/// it may be unable to; then the lane tries again later.
+const READY_WITHIN: Duration = Duration::from_secs(15);
+
+/// Kills the store.
+pub(crate) struct Kill {
+    target: Option<Target>,
+    claims: Claims,
+}
+
+impl Kill {
+    pub(crate) const fn new(target: Option<Target>, claims: Claims) -> Self {
+        Self { target, claims }
+    }
+}
+
+#[async_trait]
+impl Nemesis for Kill {
+    fn fault(&self) -> &str {
+        "kill"
+    }
+
+    async fn prepare(&mut self, cx: &FaultContext) -> Result<(), FaultError> {
+        processes::control(cx).map(drop)
+    }
+
+    async fn choose(
+        &mut self,
+        cx: &FaultContext,
+        rng: &mut ChaCha8Rng,
+    ) -> Result<Choice, FaultError> {
+        processes::choose(cx, self.target.as_ref(), &self.claims, rng).await
+    }
+
+    fn undo(&self, cx: &FaultContext, choice: &Choice) -> Vec<(String, String)> {
+        let Ok(control) = processes::control(cx) else { return Vec::new() };
+        let nodes = cx.cluster.nodes().filter(|node| choice.nodes.contains(&node.name.to_string()));
+        nodes
+            .filter_map(|node| {
+                Some((node.name.to_string(), control.start_script(&cx.cluster, node)?))
+            })
+            .collect()
+    }
+
+    async fn inject(
+        &mut self,
+        cx: &FaultContext,
+        choice: &Choice,
+        lease: &Lease,
+    ) -> Result<(), FaultError> {
+        let prey = Prey::read(choice)?;
+        let undo = self.undo(cx, choice);
+        let scripts = prey.processes.iter().map(|(node, processes)| {
+            let kill = processes::signal_script("KILL", processes);
+            let undo = undo.iter().find(|(name, _)| name == node);
+            let script = undo.map(|(_, undo)| deadman::arm(lease, undo, &kill));
+            (node.clone(), script.unwrap_or(kill))
+        });
+        all(on_each(&cx.cluster, scripts).await)?;
+        Ok(())
+    }
+
+    async fn evidence(
+        &mut self,
+        cx: &FaultContext,
+        choice: &Choice,
+    ) -> Result<Evidence, FaultError> {
+        let prey = Prey::read(choice)?;
+        let mut alive = Vec::new();
+        for look in 0..GONE_LOOKS {
+            if look > 0 {
+                tokio::time::sleep(GONE_LOOK_EVERY).await;
+            }
+            let looks = processes::look(cx, &prey).await?;
+            alive = looks
+                .iter()
+                .flat_map(|(node, looks)| looks.iter().map(move |(pid, look)| (node, pid, look)))
+                .filter(|(_, _, look)| **look != Look::Gone)
+                .map(|(node, pid, _)| format!("pid {pid} on {node} is still there"))
+                .collect();
+            if alive.is_empty() {
+                break;
+            }
+        }
+        let (effect, summary) = if alive.is_empty() {
+            (Effect::Proven, format!("killed on {}: all pids gone", choice.nodes.join(" ")))
+        } else {
+            (Effect::Indeterminate, alive.join("; "))
+        };
+        let pids = prey.processes.iter().map(|(node, processes)| {
+            let pids: Vec<u32> = processes.iter().map(|process| process.pid).collect();
+            (node.clone(), json!({ "pids": pids }))
+        });
+        Ok(Evidence { effect, summary, figures: serde_json::Value::Object(pids.collect()) })
+    }
+
+    async fn heal(
+        &mut self,
+        cx: &FaultContext,
+        choice: &Choice,
+        lease: &Lease,
+    ) -> Result<Evidence, FaultError> {
+        let off = choice.nodes.iter().map(|n| (n.clone(), deadman::disarm(&lease.name, "true")));
+        all(on_each(&cx.cluster, off).await)?;
+        let mut starting = JoinSet::new();
+        for node in choice.nodes.iter().cloned() {
+            let cx = cx.clone();
+            starting.spawn(async move { start(&cx, &node).await.map_err(|e| (node, e)) });
+        }
+        let mut late = Vec::new();
+        while let Some(started) = starting.join_next().await {
+            if let Err((node, error)) = started.expect("starting a store does not panic") {
+                late.push(format!("{node}: {error}"));
+            }
+        }
+        late.sort();
+        let (effect, summary) = if late.is_empty() {
+            self.claims.release(&choice.nodes);
+            (Effect::Proven, format!("started again and ready on {}", choice.nodes.join(" ")))
+        } else {
+            (Effect::Indeterminate, late.join("; "))
+        };
+        Ok(Evidence { effect, summary, figures: serde_json::Value::Null })
+    }
+}
+
+/// Starts the store on a node and waits until it is ready.
+async fn start(cx: &FaultContext, node: &str) -> Result<(), FaultError> {
+    let remote = cx.cluster.remote(node).map(Arc::clone);
+    let remote = remote.ok_or_else(|| FaultError::Unsupported(format!("no node {node}")))?;
+    processes::control(cx)?.start(&cx.cluster, &*remote).await?;
+    match tokio::time::timeout(READY_WITHIN, cx.system.db().ready(&cx.cluster, &*remote)).await {
+        Ok(ready) => Ok(ready?),
+        Err(_) => Err(FaultError::Unsupported(format!(
+            "started again, but not ready within {READY_WITHIN:?}"
+        ))),
+    }
+}

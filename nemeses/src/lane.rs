@@ -1,0 +1,294 @@
+//! Drives one fault through a run: quiet, choose, inject, look, hold, look, heal, look, and again.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use deposed_core::{
+    Choice, Effect, EventSender, Evidence, FaultContext, FaultError, Lane, Lease, Nemesis,
+    NotRecorded, Stop,
+};
+use deposed_history::{FaultAction, FaultEvent, Sighting, Value};
+use rand::SeedableRng;
+use rand_chacha::ChaCha8Rng;
+use tokio::time::{Instant, sleep};
+
+use crate::claims::Claims;
+use crate::heal::heal_all;
+use crate::journal::{Entry, Journal, Undo};
+use crate::schedule::{Schedule, Timing};
+use crate::spec::LaneSpec;
+use crate::target::node_names;
+
+/// A node undoes a fault by itself this long after it should have been healed.
+const LEASE_SLACK: Duration = Duration::from_secs(30);
+
+/// How often healing is tried when a fault is due to be healed, and how far apart.
+const HEAL_TRIES: u32 = 3;
+const HEAL_TRY_EVERY: Duration = Duration::from_secs(1);
+
+/// How often healing is tried at the end of a run.
+const LAST_HEAL_TRIES: u32 = 6;
+
+/// What lanes need besides what they do.
+#[derive(Debug, Clone)]
+pub struct LaneOptions {
+    /// How often and how long.
+    pub timing: Timing,
+    /// Length of the run, if it has one: short runs are scheduled so that every lane injects.
+    pub time_limit: Option<Duration>,
+    /// Seed of choices and times. Each lane draws from a stream of its own.
+    pub seed: u64,
+    /// Where undos are written before anything is applied.
+    pub journal: Journal,
+}
+
+/// Makes the lanes of a run: heals what an earlier one may have left on the nodes, then lets every
+/// fault look at them. Call it when the store is up, before the run; then
+/// [`drive`](Lane::drive) each.
+///
+/// # Errors
+/// If a node cannot be reached, or a fault cannot work on this cluster or system
+/// ([`FaultError::Unsupported`]).
+pub async fn lanes(
+    specs: &[LaneSpec],
+    cx: &FaultContext,
+    options: &LaneOptions,
+) -> Result<Vec<Box<dyn Lane>>, FaultError> {
+    if specs.is_empty() {
+        return Ok(Vec::new());
+    }
+    for healed in heal_all(&cx.cluster, &[]).await.into_values() {
+        healed?;
+    }
+    let claims = Claims::default();
+    let ids = Arc::new(AtomicU64::new(1));
+    let nodes = node_names(cx);
+    let mut lanes: Vec<Box<dyn Lane>> = Vec::new();
+    let (count, mut number) = (specs.len() as u32, 0);
+    for spec in specs {
+        let refused = |mistake| FaultError::Unsupported(format!("{mistake}"));
+        if let Some(mistake) = spec.unsupported(&*cx.system) {
+            return Err(refused(mistake));
+        }
+        let mut nemesis = spec.nemesis(&nodes, &claims).map_err(refused)?;
+        nemesis.prepare(cx).await?;
+        let mut rng = ChaCha8Rng::seed_from_u64(options.seed);
+        rng.set_stream(u64::from(number) + 1);
+        let schedule = Schedule::new(options.timing, number, count, options.time_limit);
+        lanes.push(Box::new(FaultLane {
+            text: spec.text.clone(),
+            nemesis,
+            schedule,
+            rng,
+            cx: cx.clone(),
+            journal: options.journal.clone(),
+            ids: Arc::clone(&ids),
+            open: None,
+        }));
+        number += 1;
+    }
+    Ok(lanes)
+}
+
+/// An injection that was chosen and not yet seen to be healed.
+#[derive(Clone)]
+struct Open {
+    id: u64,
+    choice: Choice,
+    lease: Lease,
+}
+
+struct FaultLane {
+    text: String,
+    nemesis: Box<dyn Nemesis>,
+    schedule: Schedule,
+    rng: ChaCha8Rng,
+    cx: FaultContext,
+    journal: Journal,
+    /// The next injection of any lane.
+    ids: Arc<AtomicU64>,
+    /// The injection in force, or one that resists healing.
+    open: Option<Open>,
+}
+
+/// Records events until one is refused.
+struct Recorder {
+    events: EventSender,
+    refused: Option<NotRecorded>,
+}
+
+impl Recorder {
+    async fn record(&mut self, event: FaultEvent) {
+        if self.refused.is_none() {
+            let op = event.to_op();
+            self.refused = self.events.record_nemesis(&op.f, op.kind, op.value).await.err();
+        }
+    }
+}
+
+fn doubt(effect: Effect, summary: impl Into<String>) -> Sighting {
+    Sighting { effect, summary: summary.into(), figures: Value::Nil }
+}
+
+fn sighting(seen: Result<Evidence, FaultError>) -> Sighting {
+    match seen {
+        Ok(Evidence { effect, summary, figures }) => {
+            Sighting { effect, summary, figures: figures.into() }
+        }
+        Err(error) => doubt(Effect::Indeterminate, format!("could not be seen: {error}")),
+    }
+}
+
+impl FaultLane {
+    fn event(&self, id: u64, action: FaultAction, choice: Option<&Choice>) -> FaultEvent {
+        FaultEvent {
+            fault: self.nemesis.fault().to_owned(),
+            id,
+            lane: self.text.clone(),
+            action,
+            choice: choice.map_or(Value::Nil, |choice| choice.what.clone().into()),
+            nodes: choice.map_or_else(Vec::new, |choice| choice.nodes.clone()),
+            seen: None,
+        }
+    }
+
+    /// One injection, from choice to healing. Returns whether there was anything to hit.
+    async fn episode(&mut self, recorder: &mut Recorder, stop: &mut Stop) -> bool {
+        let chosen = self.nemesis.choose(&self.cx, &mut self.rng).await;
+        let id = self.ids.fetch_add(1, Ordering::Relaxed);
+        recorder.record(self.event(id, FaultAction::Inject, chosen.as_ref().ok())).await;
+        let choice = match chosen {
+            Ok(choice) => choice,
+            Err(error) => {
+                let skipped = doubt(Effect::Skipped, error.to_string());
+                let event = self.event(id, FaultAction::Inject, None);
+                recorder.record(FaultEvent { seen: Some(skipped), ..event }).await;
+                return false;
+            }
+        };
+        let hold = self.schedule.hold(&mut self.rng);
+        let lease = Lease {
+            name: format!("{}-{id}", self.nemesis.fault()),
+            ttl: self.schedule.hold_max() + LEASE_SLACK,
+        };
+        self.open = Some(Open { id, choice: choice.clone(), lease: lease.clone() });
+        if recorder.refused.is_none() {
+            self.hurt(id, &choice, &lease, hold, recorder, stop).await;
+        }
+        self.mend(recorder, HEAL_TRIES).await;
+        true
+    }
+
+    /// Writes the undo down, applies the fault, and holds it until its time is over or the run is.
+    async fn hurt(
+        &mut self,
+        id: u64,
+        choice: &Choice,
+        lease: &Lease,
+        hold: Duration,
+        recorder: &mut Recorder,
+        stop: &mut Stop,
+    ) {
+        let event = self.event(id, FaultAction::Inject, Some(choice));
+        let undo = self.nemesis.undo(&self.cx, choice);
+        let entry = Entry {
+            id,
+            fault: event.fault.clone(),
+            nodes: choice.nodes.clone(),
+            undo: undo.into_iter().map(|(node, script)| Undo { node, script }).collect(),
+        };
+        if let Err(error) = self.journal.begin(entry).await {
+            let skipped = doubt(Effect::Skipped, format!("its undo cannot be written: {error}"));
+            recorder.record(FaultEvent { seen: Some(skipped), ..event }).await;
+            return;
+        }
+        let applied = self.nemesis.inject(&self.cx, choice, lease).await;
+        let until = Instant::now() + hold;
+        let in_force = applied.is_ok();
+        let seen = match applied {
+            Ok(()) => sighting(self.nemesis.evidence(&self.cx, choice).await),
+            Err(error) => doubt(Effect::Indeterminate, format!("not applied everywhere: {error}")),
+        };
+        tracing::info!(fault = event.fault, id, effect = %seen.effect, "{}", seen.summary);
+        recorder.record(FaultEvent { seen: Some(seen), ..event }).await;
+        if !in_force || recorder.refused.is_some() {
+            return;
+        }
+        tokio::select! {
+            () = tokio::time::sleep_until(until) => {}
+            () = stop.wait() => {}
+        }
+        let seen = sighting(self.nemesis.evidence(&self.cx, choice).await);
+        let event = self.event(id, FaultAction::Hold, Some(choice));
+        recorder.record(FaultEvent { seen: Some(seen), ..event }).await;
+    }
+
+    /// Heals what is open, if anything is, in so many tries.
+    async fn mend(&mut self, recorder: &mut Recorder, tries: u32) {
+        let Some(Open { id, choice, lease }) = self.open.clone() else { return };
+        let event = self.event(id, FaultAction::Heal, Some(&choice));
+        recorder.record(event.clone()).await;
+        let mut seen = doubt(Effect::Indeterminate, "not tried");
+        for attempt in 0..tries {
+            if attempt > 0 {
+                sleep(HEAL_TRY_EVERY).await;
+            }
+            seen = sighting(self.nemesis.heal(&self.cx, &choice, &lease).await);
+            if seen.effect == Effect::Proven {
+                break;
+            }
+        }
+        tracing::info!(fault = event.fault, id, effect = %seen.effect, "{}", seen.summary);
+        if seen.effect == Effect::Proven {
+            self.open = None;
+            if let Err(error) = self.journal.undone(id).await {
+                tracing::warn!(id, %error, "the journal cannot say that a fault is undone");
+            }
+        }
+        recorder.record(FaultEvent { seen: Some(seen), ..event }).await;
+    }
+}
+
+#[async_trait]
+impl Lane for FaultLane {
+    fn name(&self) -> String {
+        self.text.clone()
+    }
+
+    async fn drive(
+        mut self: Box<Self>,
+        events: EventSender,
+        mut stop: Stop,
+    ) -> Result<(), FaultError> {
+        let start = Instant::now();
+        let mut recorder = Recorder { events, refused: None };
+        recorder.record(self.event(0, FaultAction::Plan, None)).await;
+        let mut wait = self.schedule.first();
+        while recorder.refused.is_none() {
+            tokio::select! {
+                () = sleep(wait) => {}
+                () = stop.wait() => break,
+            }
+            if !self.schedule.fits(start.elapsed()) {
+                stop.wait().await;
+                break;
+            }
+            self.mend(&mut recorder, 1).await;
+            if self.open.is_none() && !self.episode(&mut recorder, &mut stop).await {
+                wait = self.schedule.retry();
+                continue;
+            }
+            wait = self.schedule.pause(&mut self.rng);
+        }
+        self.mend(&mut recorder, LAST_HEAL_TRIES).await;
+        match self.open {
+            None => Ok(()),
+            Some(open) => Err(FaultError::InForce {
+                fault: open.lease.name,
+                nodes: open.choice.nodes.join(" "),
+            }),
+        }
+    }
+}

@@ -1,0 +1,339 @@
+//! The fault `partition`: some nodes drop the packets of others.
+//!
+//! It bit if, on every link that was cut, the receiver dropped packets of the sender and the sender
+//! reached it no more. It healed if our rules are gone and every link that worked before works.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::IpAddr;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use deposed_core::{Choice, Effect, Evidence, FaultContext, FaultError, Lease, Nemesis};
+use rand_chacha::ChaCha8Rng;
+use serde_json::json;
+
+use crate::deadman;
+use crate::fanout::{all, on_each};
+use crate::firewall::{self, NodeFacts};
+use crate::grudge::{Partition, Shape};
+use crate::target::{node_names, primaries};
+
+/// How often, and how far apart, healing is looked at before it counts as not seen: neighbour
+/// discovery that was cut takes a moment to start over.
+const HEAL_LOOKS: u32 = 6;
+const HEAL_LOOK_EVERY: Duration = Duration::from_millis(500);
+
+/// Cuts the network between nodes.
+pub(crate) struct PartitionNemesis {
+    /// Always this shape, or a mix of those that are possible.
+    shape: Option<Shape>,
+    /// What each node said of itself.
+    facts: BTreeMap<String, NodeFacts>,
+    /// The addresses that are a node's own, by node.
+    addrs: BTreeMap<String, BTreeSet<IpAddr>>,
+    /// The addresses each node could reach before any fault.
+    reached: BTreeMap<String, BTreeSet<IpAddr>>,
+    /// Links of the partition in force that got through when they were tried, as words; `None`
+    /// before they are.
+    leaks: Option<Vec<String>>,
+}
+
+impl PartitionNemesis {
+    pub(crate) const fn new(shape: Option<Shape>) -> Self {
+        Self {
+            shape,
+            facts: BTreeMap::new(),
+            addrs: BTreeMap::new(),
+            reached: BTreeMap::new(),
+            leaks: None,
+        }
+    }
+
+    /// Which addresses each node can reach now, among those of `links` (receiver, sender). Every
+    /// sender tries all its receivers at once.
+    async fn reach(
+        &self,
+        cx: &FaultContext,
+        links: &[(&str, &str)],
+    ) -> Result<BTreeMap<String, BTreeSet<IpAddr>>, FaultError> {
+        let mut targets: BTreeMap<&str, Vec<(&IpAddr, u16)>> = BTreeMap::new();
+        for &(receiver, sender) in links {
+            let port = self.facts[receiver].ssh.map_or(22, |ssh| ssh.port);
+            let addrs = self.addrs[receiver].iter().map(|addr| (addr, port));
+            targets.entry(sender).or_default().extend(addrs);
+        }
+        let scripts = targets.into_iter().filter_map(|(sender, targets)| {
+            let probe = self.facts[sender].probe?;
+            Some((sender.to_owned(), firewall::reach_script(probe, targets)))
+        });
+        let printed = all(on_each(&cx.cluster, scripts).await)?;
+        Ok(printed.into_iter().map(|(n, text)| (n, firewall::parse_reached(&text))).collect())
+    }
+
+    /// The addresses of `receiver` that `sender` reached before any fault.
+    fn usual<'a>(&'a self, receiver: &str, sender: &str) -> impl Iterator<Item = &'a IpAddr> {
+        let reached = self.reached.get(sender);
+        self.addrs[receiver].iter().filter(move |addr| reached.is_some_and(|r| r.contains(addr)))
+    }
+
+    /// Packets dropped so far by node and source; a node without our chain has none.
+    async fn counters(
+        &self,
+        cx: &FaultContext,
+        drawn: &Partition,
+    ) -> Result<BTreeMap<String, BTreeMap<IpAddr, u64>>, FaultError> {
+        let script = firewall::counters_script();
+        let receivers = drawn.grudge.receivers().map(|(node, _)| (node.to_owned(), script.clone()));
+        let printed = all(on_each(&cx.cluster, receivers).await)?;
+        Ok(printed.into_iter().map(|(n, text)| (n, firewall::parse_counters(&text))).collect())
+    }
+
+    /// Whether the partition is gone everywhere; the reasons why not.
+    async fn remains(
+        &self,
+        cx: &FaultContext,
+        drawn: &Partition,
+    ) -> Result<Vec<String>, FaultError> {
+        let mut remains: Vec<String> = self
+            .counters(cx, drawn)
+            .await?
+            .into_iter()
+            .filter(|(_, counters)| !counters.is_empty())
+            .map(|(node, _)| format!("the rules are still on {node}"))
+            .collect();
+        let now = self.reach(cx, &drawn.grudge.links().collect::<Vec<_>>()).await?;
+        for (receiver, sender) in drawn.grudge.links() {
+            let lost = self.usual(receiver, sender).find(|addr| !now[sender].contains(addr));
+            if let Some(addr) = lost {
+                remains.push(format!("{sender} does not reach {receiver} at {addr}"));
+            }
+        }
+        Ok(remains)
+    }
+}
+
+/// The addresses that only one node has, loopback aside: a container bridge has the same address
+/// everywhere and tells nobody apart.
+fn own_addrs(
+    cx: &FaultContext,
+    facts: &BTreeMap<String, NodeFacts>,
+) -> Result<BTreeMap<String, BTreeSet<IpAddr>>, FaultError> {
+    let mut owners: BTreeMap<IpAddr, BTreeSet<&str>> = BTreeMap::new();
+    for node in cx.cluster.nodes() {
+        let found = facts[&*node.name].addrs.iter().copied();
+        for addr in found.chain([node.addr]).filter(|addr| !addr.is_loopback()) {
+            owners.entry(addr).or_default().insert(&node.name);
+        }
+    }
+    for node in cx.cluster.nodes() {
+        let alone = owners.get(&node.addr).is_some_and(|owners| owners.len() == 1);
+        if !alone {
+            return Err(FaultError::Unsupported(format!(
+                "{} at {} cannot be told from other nodes by its address; give each node an \
+                 address of its own, not loopback",
+                node.name, node.addr
+            )));
+        }
+    }
+    let mut addrs: BTreeMap<String, BTreeSet<IpAddr>> = BTreeMap::new();
+    for (addr, owners) in owners {
+        if let [owner] = owners.into_iter().collect::<Vec<_>>()[..] {
+            addrs.entry(owner.to_owned()).or_default().insert(addr);
+        }
+    }
+    Ok(addrs)
+}
+
+/// Refuses nodes whose packets could not all be dropped.
+fn check_firewalls(
+    facts: &BTreeMap<String, NodeFacts>,
+    addrs: &BTreeMap<String, BTreeSet<IpAddr>>,
+) -> Result<(), FaultError> {
+    let has_v6 = |node: &str| addrs[node].iter().any(IpAddr::is_ipv6);
+    for (node, facts) in facts {
+        if facts.backend.is_none() {
+            return Err(FaultError::Unsupported(format!(
+                "{node} has neither a working iptables nor nft; install one of them \
+                 (apt-get install iptables), and let deposed be root there"
+            )));
+        }
+        let peers_have_v6 = addrs.keys().any(|peer| peer != node && has_v6(peer));
+        if !facts.filters_v6 && has_v6(node) && peers_have_v6 {
+            return Err(FaultError::Unsupported(format!(
+                "{node} and its peers have IPv6 addresses, but ip6tables does not work there: a \
+                 partition would leak"
+            )));
+        }
+    }
+    Ok(())
+}
+
+fn read(choice: &Choice) -> Result<Partition, FaultError> {
+    serde_json::from_value(choice.what.clone())
+        .map_err(|error| FaultError::Unsupported(format!("not a partition: {error}")))
+}
+
+#[async_trait]
+impl Nemesis for PartitionNemesis {
+    fn fault(&self) -> &str {
+        "partition"
+    }
+
+    async fn prepare(&mut self, cx: &FaultContext) -> Result<(), FaultError> {
+        let nodes = node_names(cx);
+        let script = firewall::facts_script();
+        let printed =
+            all(on_each(&cx.cluster, nodes.iter().map(|n| (n.clone(), script.clone()))).await)?;
+        self.facts =
+            printed.into_iter().map(|(n, text)| (n, firewall::parse_facts(&text))).collect();
+        self.addrs = own_addrs(cx, &self.facts)?;
+        check_firewalls(&self.facts, &self.addrs)?;
+        let mut pairs: Vec<(&str, &str)> = Vec::new();
+        for to in &nodes {
+            pairs.extend(nodes.iter().filter(|from| *from != to).map(|from| (&**to, &**from)));
+        }
+        self.reached = self.reach(cx, &pairs).await?;
+        Ok(())
+    }
+
+    async fn choose(
+        &mut self,
+        cx: &FaultContext,
+        rng: &mut ChaCha8Rng,
+    ) -> Result<Choice, FaultError> {
+        let nodes = node_names(cx);
+        let can_ask = cx.system.db().primaries().is_some();
+        let shape = match &self.shape {
+            Some(shape) => shape.clone(),
+            None => Shape::draw(nodes.len(), can_ask, rng)
+                .ok_or_else(|| FaultError::Unsupported("one node cannot be partitioned".into()))?,
+        };
+        let leaders = match shape {
+            Shape::Primaries => primaries(cx).await?,
+            _ => Vec::new(),
+        };
+        let drawn = shape.partition(&nodes, &leaders, rng);
+        if drawn.grudge.is_empty() {
+            return Err(FaultError::Nothing("no node claims to lead".into()));
+        }
+        let touched: BTreeSet<&str> = drawn.grudge.receivers().map(|(node, _)| node).collect();
+        let nodes = touched.into_iter().map(str::to_owned).collect();
+        Ok(Choice { nodes, what: json!(drawn) })
+    }
+
+    fn undo(&self, _cx: &FaultContext, choice: &Choice) -> Vec<(String, String)> {
+        choice.nodes.iter().map(|node| (node.clone(), firewall::restore_script())).collect()
+    }
+
+    async fn inject(
+        &mut self,
+        cx: &FaultContext,
+        choice: &Choice,
+        lease: &Lease,
+    ) -> Result<(), FaultError> {
+        self.leaks = None;
+        let drawn = read(choice)?;
+        let undo = firewall::restore_script();
+        let scripts = drawn.grudge.receivers().map(|(node, senders)| {
+            let sources = senders.iter().flat_map(|s| self.addrs[s].iter().copied()).collect();
+            let apply = firewall::drop_script(&self.facts[node], &sources);
+            (node.to_owned(), deadman::arm(lease, &undo, &apply))
+        });
+        all(on_each(&cx.cluster, scripts).await)?;
+        Ok(())
+    }
+
+    async fn evidence(
+        &mut self,
+        cx: &FaultContext,
+        choice: &Choice,
+    ) -> Result<Evidence, FaultError> {
+        let drawn = read(choice)?;
+        // Trying every link also makes packets to drop where the store is idle. Once is enough.
+        if self.leaks.is_none() {
+            let now = self.reach(cx, &drawn.grudge.links().collect::<Vec<_>>()).await?;
+            let through = drawn.grudge.links().filter_map(|(receiver, sender)| {
+                let addr = self.usual(receiver, sender).find(|addr| now[sender].contains(addr))?;
+                Some(format!("{sender} still reaches {receiver} at {addr}"))
+            });
+            self.leaks = Some(through.collect());
+        }
+        let mut doubts = self.leaks.clone().unwrap_or_default();
+        let counters = self.counters(cx, &drawn).await?;
+        let mut figures = serde_json::Map::new();
+        let mut total = 0;
+        for (receiver, senders) in drawn.grudge.receivers() {
+            let counters = &counters[receiver];
+            if counters.is_empty() {
+                doubts.push(format!("the rules are not on {receiver}"));
+            }
+            let mut dropped = serde_json::Map::new();
+            for sender in senders {
+                let packets: u64 =
+                    self.addrs[sender].iter().filter_map(|addr| counters.get(addr)).sum();
+                if packets == 0 && !counters.is_empty() {
+                    doubts.push(format!("{receiver} dropped nothing from {sender}"));
+                }
+                total += packets;
+                dropped.insert(sender.clone(), packets.into());
+            }
+            let backend = self.facts[receiver].backend;
+            figures.insert(receiver.to_owned(), json!({ "backend": backend, "dropped": dropped }));
+        }
+        let links = drawn.grudge.links().count();
+        let (effect, summary) = if doubts.is_empty() {
+            let packets = grouped(total);
+            (Effect::Proven, format!("{}: {packets} packets dropped on {links} links", drawn.cut))
+        } else {
+            (Effect::Indeterminate, format!("{}: {}", drawn.cut, doubts.join("; ")))
+        };
+        Ok(Evidence { effect, summary, figures: figures.into() })
+    }
+
+    async fn heal(
+        &mut self,
+        cx: &FaultContext,
+        choice: &Choice,
+        lease: &Lease,
+    ) -> Result<Evidence, FaultError> {
+        let drawn = read(choice)?;
+        let scripts = self.undo(cx, choice);
+        let scripts = scripts.into_iter().map(|(n, undo)| (n, deadman::disarm(&lease.name, &undo)));
+        all(on_each(&cx.cluster, scripts).await)?;
+        let tried = drawn.grudge.links().filter(|(to, from)| self.usual(to, from).next().is_some());
+        let tried = tried.count();
+        let mut remains = Vec::new();
+        for look in 0..HEAL_LOOKS {
+            if look > 0 {
+                tokio::time::sleep(HEAL_LOOK_EVERY).await;
+            }
+            remains = self.remains(cx, &drawn).await?;
+            if remains.is_empty() {
+                break;
+            }
+        }
+        let (effect, summary) = if !remains.is_empty() {
+            (Effect::Indeterminate, remains.join("; "))
+        } else if tried == 0 {
+            let summary = "the rules are gone, but no link can be tried: install ping or bash, or \
+                           let nodes answer it";
+            (Effect::Indeterminate, summary.into())
+        } else {
+            (Effect::Proven, format!("the rules are gone, all {tried} links reach again"))
+        };
+        Ok(Evidence { effect, summary, figures: serde_json::Value::Null })
+    }
+}
+
+/// `1204` as `1,204`.
+fn grouped(n: u64) -> String {
+    let digits = n.to_string();
+    let mut out = String::with_capacity(digits.len() + digits.len() / 3);
+    for (i, digit) in digits.chars().enumerate() {
+        if i > 0 && (digits.len() - i).is_multiple_of(3) {
+            out.push(',');
+        }
+        out.push(digit);
+    }
+    out
+}

@@ -1,0 +1,208 @@
+//! The fault `pause`: SIGSTOP to the store on some nodes, and later SIGCONT.
+//!
+//! It bit if every thread was stopped and none of them ran until it was continued: the kernel
+//! counts how often each was switched, so a process that somebody else continued in between shows.
+//! It healed if the same processes run again.
+
+use std::collections::BTreeMap;
+use std::time::{Duration, Instant};
+
+use async_trait::async_trait;
+use deposed_core::{Choice, Effect, Evidence, FaultContext, FaultError, Lease, Nemesis};
+use rand_chacha::ChaCha8Rng;
+use serde_json::json;
+
+use crate::claims::Claims;
+use crate::deadman;
+use crate::fanout::{all, on_each};
+use crate::processes::{self, Look, Prey};
+use crate::target::Target;
+
+/// How long threads may take to stop or to go on, and how often that is looked at. A thread in an
+/// uninterruptible wait stops only after it.
+const LOOKS: u32 = 20;
+const LOOK_EVERY: Duration = Duration::from_millis(100);
+
+/// Pauses the store.
+pub(crate) struct Pause {
+    target: Option<Target>,
+    claims: Claims,
+    still: Option<Still>,
+}
+
+/// Of the pause in force.
+struct Still {
+    /// When everything was first seen to stand still.
+    since: Instant,
+    /// How often each process had been switched by then.
+    switches: Switches,
+}
+
+/// By node and pid.
+type Switches = BTreeMap<(String, u32), u64>;
+
+impl Pause {
+    pub(crate) const fn new(target: Option<Target>, claims: Claims) -> Self {
+        Self { target, claims, still: None }
+    }
+}
+
+#[async_trait]
+impl Nemesis for Pause {
+    fn fault(&self) -> &str {
+        "pause"
+    }
+
+    async fn prepare(&mut self, cx: &FaultContext) -> Result<(), FaultError> {
+        processes::control(cx).map(drop)
+    }
+
+    async fn choose(
+        &mut self,
+        cx: &FaultContext,
+        rng: &mut ChaCha8Rng,
+    ) -> Result<Choice, FaultError> {
+        processes::choose(cx, self.target.as_ref(), &self.claims, rng).await
+    }
+
+    fn undo(&self, _cx: &FaultContext, choice: &Choice) -> Vec<(String, String)> {
+        let Ok(prey) = Prey::read(choice) else { return Vec::new() };
+        let resume = |(node, processes): (String, Vec<_>)| {
+            (node, processes::signal_script("CONT", &processes))
+        };
+        prey.processes.into_iter().map(resume).collect()
+    }
+
+    async fn inject(
+        &mut self,
+        cx: &FaultContext,
+        choice: &Choice,
+        lease: &Lease,
+    ) -> Result<(), FaultError> {
+        self.still = None;
+        let prey = Prey::read(choice)?;
+        let scripts = prey.processes.iter().map(|(node, processes)| {
+            let undo = processes::signal_script("CONT", processes);
+            let stop = processes::signal_script("STOP", processes);
+            (node.clone(), deadman::arm(lease, &undo, &stop))
+        });
+        all(on_each(&cx.cluster, scripts).await)?;
+        Ok(())
+    }
+
+    async fn evidence(
+        &mut self,
+        cx: &FaultContext,
+        choice: &Choice,
+    ) -> Result<Evidence, FaultError> {
+        let prey = Prey::read(choice)?;
+        let mut switches = Switches::new();
+        let mut doubts = Vec::new();
+        // The first look may find threads still on their way to a stop; the last may not.
+        let looks = if self.still.is_none() { LOOKS } else { 1 };
+        for look in 0..looks {
+            if look > 0 {
+                tokio::time::sleep(LOOK_EVERY).await;
+            }
+            (switches, doubts) = stillness(processes::look(cx, &prey).await?);
+            if doubts.is_empty() {
+                break;
+            }
+        }
+        // A process that was started after the choice was made was not stopped by it.
+        for (node, running) in processes::list(cx, &choice.nodes).await? {
+            let new = running.iter().filter(|p| !prey.processes[&node].contains(p));
+            doubts.extend(new.map(|p| format!("pid {} on {node} is new", p.pid)));
+        }
+        let mut held = Duration::ZERO;
+        if let Some(still) = &self.still {
+            held = still.since.elapsed();
+            let ran = still.switches.iter().filter(|(process, n)| switches.get(process) != Some(n));
+            doubts.extend(ran.map(|((node, pid), _)| {
+                format!("pid {pid} on {node} did not stand still all the time")
+            }));
+        } else if doubts.is_empty() {
+            self.still = Some(Still { since: Instant::now(), switches });
+        }
+        let nodes = choice.nodes.join(" ");
+        let (effect, summary) = if !doubts.is_empty() {
+            doubts.dedup();
+            (Effect::Indeterminate, doubts.join("; "))
+        } else if held.is_zero() {
+            (Effect::Proven, format!("state T on {nodes}"))
+        } else {
+            (Effect::Proven, format!("state T on {nodes} for {:.1} s", held.as_secs_f64()))
+        };
+        let mut figures = serde_json::Map::new();
+        for (node, processes) in &prey.processes {
+            let pids: Vec<u32> = processes.iter().map(|process| process.pid).collect();
+            let held_ms = held.as_millis() as u64;
+            figures.insert(node.clone(), json!({ "pids": pids, "held_ms": held_ms }));
+        }
+        Ok(Evidence { effect, summary, figures: figures.into() })
+    }
+
+    async fn heal(
+        &mut self,
+        cx: &FaultContext,
+        choice: &Choice,
+        lease: &Lease,
+    ) -> Result<Evidence, FaultError> {
+        let scripts = self.undo(cx, choice);
+        let scripts = scripts.into_iter().map(|(n, undo)| (n, deadman::disarm(&lease.name, &undo)));
+        all(on_each(&cx.cluster, scripts).await)?;
+        let prey = Prey::read(choice)?;
+        let mut stopped = Vec::new();
+        let mut gone = Vec::new();
+        for look in 0..LOOKS {
+            if look > 0 {
+                tokio::time::sleep(LOOK_EVERY).await;
+            }
+            (stopped, gone) = (Vec::new(), Vec::new());
+            for (node, looks) in processes::look(cx, &prey).await? {
+                for (pid, look) in looks {
+                    match look {
+                        Look::Running => {}
+                        Look::Gone => gone.push(format!("pid {pid} on {node}")),
+                        Look::Stopped { .. } => stopped.push(format!("pid {pid} on {node}")),
+                    }
+                }
+            }
+            if stopped.is_empty() {
+                break;
+            }
+        }
+        let (effect, summary) = if !stopped.is_empty() {
+            (Effect::Indeterminate, format!("still stopped: {}", stopped.join(", ")))
+        } else {
+            self.claims.release(&choice.nodes);
+            let nodes = choice.nodes.join(" ");
+            let summary = match gone.is_empty() {
+                true => format!("the same processes run again on {nodes}"),
+                // A store that gave up while it stood still is a finding about the store; the
+                // pause is over all the same.
+                false => format!("nothing is stopped on {nodes}, but gone: {}", gone.join(", ")),
+            };
+            (Effect::Proven, summary)
+        };
+        Ok(Evidence { effect, summary, figures: serde_json::Value::Null })
+    }
+}
+
+/// How often each process was switched, by node and pid, and what does not stand still.
+fn stillness(looks: BTreeMap<String, BTreeMap<u32, Look>>) -> (Switches, Vec<String>) {
+    let mut switches = BTreeMap::new();
+    let mut doubts = Vec::new();
+    for (node, looks) in looks {
+        for (pid, look) in looks {
+            match look {
+                Look::Gone => doubts.push(format!("pid {pid} on {node} is gone")),
+                Look::Running => doubts.push(format!("pid {pid} on {node} is not stopped")),
+                Look::Stopped { switches: n } => {
+                    switches.insert((node.clone(), pid), n);
+                }
+            }
+        }
+    }
+    (switches, doubts)
+}

@@ -1,0 +1,223 @@
+//! `--faults partition:one,kill,pause:n1+n2`: one lane for each fault, read without touching
+//! anything, every mistake reported at once.
+
+use deposed_core::{Nemesis, System};
+
+use crate::claims::Claims;
+use crate::grudge::Shape;
+use crate::kill::Kill;
+use crate::mistake::{Mistake, suggest};
+use crate::partition::PartitionNemesis;
+use crate::pause::Pause;
+use crate::target::Target;
+
+/// A kind of fault, as the command line knows it.
+pub struct Kind {
+    /// Its word.
+    pub name: &'static str,
+    /// What it does, in a line.
+    pub about: &'static str,
+    /// What may follow its colon, and what that means. Names of nodes joined by `+` may too.
+    pub words: &'static [(&'static str, &'static str)],
+    /// Checks what follows the colon and makes the fault.
+    make: Make,
+    /// What a system must offer for it.
+    needs_processes: bool,
+}
+
+type Make = fn(Option<&str>, &[String], &Claims) -> Result<Box<dyn Nemesis>, Mistake>;
+
+/// Every fault there is. A new one is a line here and a file of its own.
+pub static KINDS: [Kind; 3] = [
+    Kind {
+        name: "partition",
+        about: "cut the network between nodes",
+        words: &Shape::WORDS,
+        make: |arg, nodes, _| {
+            let shape = arg.map(|arg| Shape::parse(arg, nodes)).transpose()?;
+            if nodes.len() < 2 {
+                return Err(Mistake::new("partition", "it takes 2 nodes or more"));
+            }
+            Ok(Box::new(PartitionNemesis::new(shape)))
+        },
+        needs_processes: false,
+    },
+    Kind {
+        name: "kill",
+        about: "kill the store with SIGKILL, later start it again on its data",
+        words: &Target::WORDS,
+        make: |arg, nodes, claims| {
+            let target = arg.map(|arg| Target::parse(arg, nodes)).transpose()?;
+            Ok(Box::new(Kill::new(target, claims.clone())))
+        },
+        needs_processes: true,
+    },
+    Kind {
+        name: "pause",
+        about: "stop the store with SIGSTOP, later let it go on",
+        words: &Target::WORDS,
+        make: |arg, nodes, claims| {
+            let target = arg.map(|arg| Target::parse(arg, nodes)).transpose()?;
+            Ok(Box::new(Pause::new(target, claims.clone())))
+        },
+        needs_processes: true,
+    },
+];
+
+/// One lane as the user wrote it: a fault, and what it is to hit.
+#[derive(Clone)]
+pub struct LaneSpec {
+    /// As written: `partition:one`.
+    pub text: String,
+    /// What follows the colon; without it, a seeded mix of what is possible.
+    pub arg: Option<String>,
+    /// The fault.
+    pub kind: &'static Kind,
+}
+
+impl std::fmt::Debug for LaneSpec {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "LaneSpec({})", self.text)
+    }
+}
+
+impl LaneSpec {
+    /// Makes the fault for a cluster of these nodes. [`parse`] has checked that it can be.
+    pub(crate) fn nemesis(
+        &self,
+        nodes: &[String],
+        claims: &Claims,
+    ) -> Result<Box<dyn Nemesis>, Mistake> {
+        (self.kind.make)(self.arg.as_deref(), nodes, claims)
+    }
+
+    /// Why `system` cannot suffer this fault, if so.
+    pub fn unsupported(&self, system: &dyn System) -> Option<Mistake> {
+        let db = system.db();
+        let lacks = if self.kind.needs_processes && db.processes().is_none() {
+            "does not say which processes are its own"
+        } else if self.arg.as_deref() == Some("primaries") && db.primaries().is_none() {
+            "does not say who leads"
+        } else {
+            return None;
+        };
+        Some(Mistake::new(&self.text, format!("{} {lacks}", system.name())))
+    }
+}
+
+/// Reads what follows `--faults` for a cluster of these nodes: `FAULT[:TARGET]`, comma-separated,
+/// each fault at most once, or `none`.
+///
+/// # Errors
+/// Every mistake there is, in the order of the text.
+pub fn parse(faults: &str, nodes: &[String]) -> Result<Vec<LaneSpec>, Vec<Mistake>> {
+    if matches!(faults.trim(), "" | "none") {
+        return Ok(Vec::new());
+    }
+    let mut specs: Vec<LaneSpec> = Vec::new();
+    let mut mistakes = Vec::new();
+    for text in faults.split(',').map(str::trim) {
+        match parse_one(text, nodes, &specs) {
+            Ok(spec) => specs.push(spec),
+            Err(mistake) => mistakes.push(mistake),
+        }
+    }
+    if mistakes.is_empty() { Ok(specs) } else { Err(mistakes) }
+}
+
+fn parse_one(text: &str, nodes: &[String], before: &[LaneSpec]) -> Result<LaneSpec, Mistake> {
+    let (name, arg) = match text.split_once(':') {
+        Some((name, arg)) => (name, Some(arg.to_owned())),
+        None => (text, None),
+    };
+    let Some(kind) = KINDS.iter().find(|kind| kind.name == name) else {
+        let problem = match name {
+            "" => "a fault is missing here".to_owned(),
+            "none" => "`none` stands alone".to_owned(),
+            _ => format!("no such fault; {}", suggest(name, KINDS.iter().map(|kind| kind.name))),
+        };
+        return Err(Mistake::new(text, problem));
+    };
+    if before.iter().any(|spec| spec.kind.name == name) {
+        let problem = "each fault has one lane; name one target, or none for a mix of all";
+        return Err(Mistake::new(text, problem));
+    }
+    let spec = LaneSpec { text: text.to_owned(), arg, kind };
+    match spec.nemesis(nodes, &Claims::default()) {
+        Ok(_) => Ok(spec),
+        Err(Mistake { at, problem }) if at == text => Err(Mistake { at, problem }),
+        Err(Mistake { at, problem }) => Err(Mistake::new(text, format!("{at}: {problem}"))),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn nodes(n: usize) -> Vec<String> {
+        (1..=n).map(|i| format!("n{i}")).collect()
+    }
+
+    fn problems(faults: &str, n: usize) -> Vec<String> {
+        parse(faults, &nodes(n)).unwrap_err().iter().map(ToString::to_string).collect()
+    }
+
+    /// Every fault is accepted alone, with every word of its own, and with nodes.
+    #[test]
+    fn every_word_is_accepted() {
+        for kind in &KINDS {
+            assert_eq!(parse(kind.name, &nodes(5)).unwrap().len(), 1);
+            for (word, _) in kind.words.iter().chain(&[("n1", ""), ("n1+n3", "")]) {
+                let text = format!("{}:{word}", kind.name);
+                assert_eq!(parse(&text, &nodes(5)).unwrap()[0].text, text);
+            }
+        }
+    }
+
+    /// Lanes are separated by commas; nothing and `none` are no lanes.
+    #[test]
+    fn lanes_are_separated_by_commas() {
+        let specs = parse("partition:one, kill ,pause:minority", &nodes(3)).unwrap();
+        let read: Vec<_> = specs.iter().map(|s| (s.kind.name, s.arg.as_deref())).collect();
+        let expected = [("partition", Some("one")), ("kill", None), ("pause", Some("minority"))];
+        assert_eq!(read, expected);
+        assert!(parse("none", &nodes(3)).unwrap().is_empty());
+        assert!(parse("", &nodes(3)).unwrap().is_empty());
+    }
+
+    /// All mistakes are reported together, each with what was probably meant.
+    #[test]
+    fn all_mistakes_at_once() {
+        assert_eq!(
+            problems("partitoin,kill:primaris,pause:n9,partition:majorities-ring,kill,,none", 3),
+            [
+                "`partitoin`: no such fault; did you mean `partition`?",
+                "`kill:primaris`: primaris: neither a node nor a known word; did you mean \
+                 `primaries`?",
+                "`pause:n9`: n9: neither a node nor a known word; known are one, minority, majority, \
+                 primaries, all, n1, n2, n3",
+                "`partition:majorities-ring`: majorities-ring: it takes 4 nodes or more, and there \
+                 are 3",
+                "``: a fault is missing here",
+                "`none`: `none` stands alone",
+            ]
+        );
+        assert_eq!(
+            problems("kill,kill:all", 3),
+            ["`kill:all`: each fault has one lane; name one target, or none for a mix of all"]
+        );
+        assert_eq!(
+            problems("clock", 3),
+            ["`clock`: no such fault; known are partition, kill, pause"]
+        );
+    }
+
+    /// What a cluster of this size cannot suffer is refused before anything is touched.
+    #[test]
+    fn impossible_targets_are_refused() {
+        assert!(problems("partition", 1)[0].contains("2 nodes or more"));
+        assert!(problems("kill:minority", 2)[0].contains("no minority"));
+        assert!(problems("partition:bridge", 2)[0].contains("3 nodes or more"));
+        assert!(problems("partition:n1+n2", 2)[0].contains("all the nodes"));
+    }
+}
