@@ -1,0 +1,135 @@
+//! What happened around a witness: calls on the same key and faults, on one time axis.
+
+use std::collections::BTreeSet;
+
+use deposed_checkers::Anomaly;
+use deposed_history::{Call, History, Outcome};
+
+use crate::call_text::{call_text, error_text, key_value, process_name};
+use crate::fault_text::{bite_text, fault_name, healing_text};
+use crate::{Report, phrase};
+
+/// How far to look before the first and after the last moment of the witness.
+const MARGIN_NS: u64 = 5_000_000_000;
+/// Calls shown.
+const CALLS_MAX: usize = 60;
+/// Fault events shown.
+const FAULTS_MAX: usize = 30;
+
+/// A stretch of the run around a witness.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Around {
+    /// In order of time.
+    pub(crate) rows: Vec<AroundRow>,
+    /// Calls in the stretch that are not among the rows.
+    pub(crate) calls_omitted: u64,
+}
+
+/// One thing that happened.
+#[derive(Debug, Clone)]
+pub(crate) enum AroundRow {
+    /// A client's call.
+    Call(CallRow),
+    /// A fault came or went.
+    Fault { time_ns: u64, text: String },
+}
+
+/// A call in a table.
+#[derive(Debug, Clone)]
+pub(crate) struct CallRow {
+    pub(crate) time_ns: u64,
+    pub(crate) index: u64,
+    pub(crate) process: String,
+    pub(crate) node: Option<String>,
+    pub(crate) text: String,
+    pub(crate) outcome: Outcome,
+    pub(crate) error: Option<String>,
+    /// From invocation to completion, if it has one.
+    pub(crate) took_ns: Option<u64>,
+    /// Whether it is part of the proof.
+    pub(crate) in_witness: bool,
+}
+
+impl AroundRow {
+    const fn time_ns(&self) -> u64 {
+        match self {
+            Self::Call(row) => row.time_ns,
+            Self::Fault { time_ns, .. } => *time_ns,
+        }
+    }
+}
+
+impl Around {
+    /// Collects what happened around an anomaly of the report's run.
+    pub(crate) fn of(report: &Report<'_>, anomaly: &Anomaly) -> Self {
+        let history = report.run.history;
+        let witness: BTreeSet<u32> =
+            anomaly.witness.iter().copied().filter(|&p| (p as usize) < history.len()).collect();
+        let Some(&first) = witness.first() else { return Self::default() };
+        let times: Vec<u64> = witness.iter().map(|&p| history.op(p).time()).collect();
+        let from = times.iter().min().map_or(0, |t| t.saturating_sub(MARGIN_NS));
+        let to = times.iter().max().map_or(0, |t| t.saturating_add(MARGIN_NS));
+
+        let key = anomaly.key.as_ref().and_then(|_| key_value(history, history.op(first)));
+        let same_key =
+            |call: &Call| key.is_none() || key_value(history, history.op(call.invoke)) == key;
+        let distance = |call: &Call| {
+            let at = history.op(call.invoke).time();
+            let nearest = times.iter().map(|t| t.abs_diff(at)).min().unwrap_or(0);
+            (!witness.contains(&call.invoke), nearest)
+        };
+        let mut calls: Vec<Call> = history
+            .calls()
+            .iter()
+            .filter(|call| (from..=to).contains(&history.op(call.invoke).time()) && same_key(call))
+            .copied()
+            .collect();
+        let calls_omitted = calls.len().saturating_sub(CALLS_MAX) as u64;
+        calls.sort_by_key(|call| (distance(call), call.invoke));
+        calls.truncate(CALLS_MAX);
+
+        let mut rows: Vec<AroundRow> = calls
+            .iter()
+            .map(|call| {
+                let in_witness = witness.contains(&call.invoke);
+                AroundRow::Call(call_row(history, call, key.is_some(), in_witness))
+            })
+            .collect();
+        rows.extend(fault_rows(report, from, to));
+        rows.sort_by_key(AroundRow::time_ns);
+        Self { rows, calls_omitted }
+    }
+}
+
+fn call_row(history: &History, call: &Call, key_is_known: bool, in_witness: bool) -> CallRow {
+    let op = history.op(call.invoke);
+    CallRow {
+        time_ns: op.time(),
+        index: op.index(),
+        process: process_name(op.process()),
+        node: op.node().map(phrase::clean),
+        text: call_text(history, call, key_is_known).line(),
+        outcome: call.outcome,
+        error: error_text(history, call),
+        took_ns: call.complete.map(|end| history.op(end).time().saturating_sub(op.time())),
+        in_witness,
+    }
+}
+
+/// Injections and healings within a stretch of time.
+fn fault_rows(report: &Report<'_>, from: u64, to: u64) -> Vec<AroundRow> {
+    let mut rows = Vec::new();
+    for episode in &report.episodes {
+        let name = fault_name(episode);
+        let begin = episode.applied.unwrap_or(episode.begin);
+        rows.push((begin.time, format!("{name} begins ({})", bite_text(episode))));
+        if let Some(healed) = episode.healed {
+            rows.push((healed.time, format!("{name} healed ({})", healing_text(episode))));
+        }
+    }
+    rows.into_iter()
+        .filter(|(time_ns, _)| (from..=to).contains(time_ns))
+        .take(FAULTS_MAX)
+        .map(|(time_ns, text)| AroundRow::Fault { time_ns, text })
+        .collect()
+}

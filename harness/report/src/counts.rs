@@ -1,0 +1,114 @@
+//! How many calls there were, how they ended, and how many were open at once.
+
+use std::collections::BTreeMap;
+
+use deposed_history::{Effect, Episode, History, OpType, Outcome, Process};
+use serde::{Deserialize, Serialize};
+
+/// Calls by outcome.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Tally {
+    /// Happened.
+    pub ok: u64,
+    /// Did not happen.
+    pub fail: u64,
+    /// Indeterminate.
+    pub info: u64,
+}
+
+impl Tally {
+    /// All of them.
+    pub const fn total(&self) -> u64 {
+        self.ok + self.fail + self.info
+    }
+
+    /// One more call.
+    pub(crate) fn add(&mut self, outcome: Outcome) {
+        match outcome {
+            Outcome::Ok => self.ok += 1,
+            Outcome::Fail => self.fail += 1,
+            Outcome::Info => self.info += 1,
+        }
+    }
+}
+
+/// What a history amounts to.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct Counts {
+    /// All calls.
+    pub calls: Tally,
+    /// By function.
+    pub by_f: BTreeMap<String, Tally>,
+    /// By the node the client talked to.
+    pub by_node: BTreeMap<String, Tally>,
+    /// Calls that succeeded and were invoked while a proven fault was in force.
+    pub ok_under_fault: u64,
+    /// Calls open at once, averaged over the time in which any was.
+    pub concurrency_mean: f64,
+    /// Calls open at once, at most.
+    pub concurrency_max: u64,
+    /// Time of the last event, nanoseconds since the start of the run.
+    pub span_ns: u64,
+}
+
+impl Counts {
+    /// Counts a history.
+    pub(crate) fn of(history: &History, episodes: &[Episode]) -> Self {
+        let mut counts = Self { span_ns: span(history), ..Self::default() };
+        let proven: Vec<(u64, u64)> = episodes
+            .iter()
+            .filter(|e| e.effect() == Effect::Proven)
+            .map(|e| (e.applied.unwrap_or(e.begin).time, e.heal.map_or(u64::MAX, |m| m.time)))
+            .collect();
+        for call in history.calls() {
+            let op = history.op(call.invoke);
+            counts.calls.add(call.outcome);
+            tally(&mut counts.by_f, op.f()).add(call.outcome);
+            if let Some(node) = op.node() {
+                tally(&mut counts.by_node, node).add(call.outcome);
+            }
+            let under_fault = proven.iter().any(|&(from, to)| (from..to).contains(&op.time()));
+            counts.ok_under_fault += u64::from(call.outcome == Outcome::Ok && under_fault);
+        }
+        (counts.concurrency_mean, counts.concurrency_max) = concurrency(history);
+        counts
+    }
+}
+
+/// The tally of a name, without copying a name that is known.
+fn tally<'m>(by: &'m mut BTreeMap<String, Tally>, name: &str) -> &'m mut Tally {
+    if !by.contains_key(name) {
+        by.insert(name.to_owned(), Tally::default());
+    }
+    by.get_mut(name).expect("it was just inserted")
+}
+
+/// Time of the last event.
+fn span(history: &History) -> u64 {
+    history.ops().map(|op| op.time()).max().unwrap_or(0)
+}
+
+/// Mean and maximum of the number of calls that clients were waiting for. An `info` ends the
+/// waiting, though not the call.
+fn concurrency(history: &History) -> (f64, u64) {
+    let (mut open, mut open_max, mut last) = (0u64, 0u64, 0u64);
+    let (mut busy_ns, mut open_ns) = (0f64, 0f64);
+    for op in history.ops() {
+        if op.process() == Process::Nemesis {
+            continue;
+        }
+        let waited = op.time().saturating_sub(last) as f64;
+        last = last.max(op.time());
+        if open > 0 {
+            busy_ns += waited;
+            open_ns += waited * open as f64;
+        }
+        if op.kind() == OpType::Invoke {
+            open += 1;
+            open_max = open_max.max(open);
+        } else {
+            open = open.saturating_sub(1);
+        }
+    }
+    (if busy_ns > 0.0 { open_ns / busy_ns } else { open_max as f64 }, open_max)
+}

@@ -1,0 +1,157 @@
+//! The story of one run, worked out once and told in every format.
+
+use std::collections::BTreeMap;
+
+use deposed_checkers::{Analysis, Anomaly, Verdict};
+use deposed_history::{Coverage, Effect, Episode, coverage, episodes};
+
+use crate::counts::Counts;
+use crate::fault_text::fault_name;
+use crate::strength::{Grade, Strength};
+use crate::witness::Witness;
+use crate::{Ending, Run, phrase};
+
+/// A run, understood. Every format is a method: the same run gives the same bytes.
+#[derive(Debug)]
+pub struct Report<'a> {
+    pub(crate) run: Run<'a>,
+    pub(crate) verdict: Verdict,
+    pub(crate) headline: String,
+    pub(crate) episodes: Vec<Episode>,
+    pub(crate) coverage: BTreeMap<String, Coverage>,
+    pub(crate) counts: Counts,
+    pub(crate) strength: Strength,
+}
+
+impl<'a> Report<'a> {
+    /// Works out what there is to tell.
+    pub fn new(run: Run<'a>) -> Self {
+        let episodes = episodes(run.history);
+        let coverage = coverage(run.history);
+        let counts = Counts::of(run.history, &episodes);
+        let strength = Strength::of(run.plan, &counts, &coverage);
+        let mut report = Self {
+            run,
+            verdict: verdict(&run),
+            headline: String::new(),
+            episodes,
+            coverage,
+            counts,
+            strength,
+        };
+        report.headline = report.headline_sentence();
+        report
+    }
+
+    /// The worst verdict of the checkers; a `valid` of a run that failed is `unknown`.
+    pub const fn verdict(&self) -> Verdict {
+        self.verdict
+    }
+
+    /// The verdict's reason in one sentence, with numbers and names.
+    pub fn headline(&self) -> &str {
+        &self.headline
+    }
+
+    /// The violation to be told first.
+    pub(crate) fn first_anomaly(&self) -> Option<(&'a Analysis, &'a Anomaly)> {
+        self.run.checks.iter().find_map(|check| {
+            check.analysis.anomalies.first().map(|anomaly| (&check.analysis, anomaly))
+        })
+    }
+
+    /// How many violations there are over all checkers.
+    pub(crate) fn anomaly_count(&self) -> u64 {
+        let listed = |a: &Analysis| a.anomaly_count.max(a.anomalies.len() as u64);
+        self.run.checks.iter().map(|check| listed(&check.analysis)).sum()
+    }
+
+    /// Injections seen to bite.
+    pub(crate) fn proven_faults(&self) -> u64 {
+        self.episodes.iter().filter(|e| e.effect() == Effect::Proven).count() as u64
+    }
+
+    /// Which faults stood over the first violation: `during partition n1 | n2 n3`, or the last
+    /// one before it. `None` if there was none, or nothing is known of when it happened.
+    pub(crate) fn weather(&self) -> Option<String> {
+        let (_, anomaly) = self.first_anomaly()?;
+        let witness = Witness::of(self.run.history, anomaly, &self.episodes)?;
+        if !witness.faults.is_empty() {
+            let names: Vec<String> = witness.faults.iter().map(|f| f.name.clone()).collect();
+            return Some(format!("during {}", phrase::list(&names)));
+        }
+        let (start, _) = witness.span();
+        let over = self.episodes.iter().filter(|e| e.effect() != Effect::Skipped);
+        let (ended, episode) = over
+            .filter_map(|e| Some((e.healed?.time, e)))
+            .filter(|(t, _)| *t < start)
+            .max_by_key(|(t, _)| *t)?;
+        Some(format!("{} after {}", phrase::duration(start - ended), fault_name(episode)))
+    }
+
+    fn headline_sentence(&self) -> String {
+        match self.verdict {
+            Verdict::Invalid => self.first_anomaly().map_or_else(
+                || "A violation was found, of which nothing more is known.".to_owned(),
+                |(_, anomaly)| sentence(&anomaly.summary),
+            ),
+            Verdict::Unknown => format!("Not decided: {}", sentence(&self.doubt())),
+            Verdict::Valid => self.valid_sentence(),
+        }
+    }
+
+    /// Why the verdict is `unknown`.
+    fn doubt(&self) -> String {
+        if self.run.checks.is_empty() {
+            return "no checker judged this history".into();
+        }
+        let undecided = self.run.checks.iter().find_map(|check| {
+            let undecided = check.analysis.undecided.first()?;
+            (check.analysis.verdict == Verdict::Unknown).then_some((check, undecided))
+        });
+        if let Some((check, undecided)) = undecided {
+            let key = undecided.key.as_ref().map_or(String::new(), |k| format!(" on key {k}"));
+            return format!("{}{key}: {}", check.analysis.checker, undecided.reason);
+        }
+        let silent = self.run.checks.iter().find(|c| c.analysis.verdict == Verdict::Unknown);
+        if let Some(check) = silent {
+            return format!("{}: {}", check.analysis.checker, check.analysis.summary);
+        }
+        match self.run.ending {
+            Ending::Infrastructure { reason } => format!("the run failed: {reason}"),
+            Ending::Bug { reason } => format!("a bug of deposed: {reason}"),
+            _ => "no reason was given".into(),
+        }
+    }
+
+    fn valid_sentence(&self) -> String {
+        let calls = phrase::counted(self.counts.calls.ok, "successful call");
+        let faults = match self.proven_faults() {
+            0 => "with no fault proven".to_owned(),
+            n => format!("under {}", phrase::counted(n, "proven fault")),
+        };
+        let weak = match self.strength.grade {
+            Grade::Weak => " The evidence is weak.",
+            _ => "",
+        };
+        format!("No violation found in {calls} {faults}.{weak}")
+    }
+}
+
+/// The worst of the checkers' answers.
+fn verdict(run: &Run<'_>) -> Verdict {
+    let worst = run.checks.iter().map(|check| check.analysis.verdict).max();
+    let failed = matches!(run.ending, Ending::Infrastructure { .. } | Ending::Bug { .. });
+    match worst {
+        None => Verdict::Unknown,
+        Some(Verdict::Valid) if failed => Verdict::Unknown,
+        Some(verdict) => verdict,
+    }
+}
+
+/// Text of one line with a capital and a full stop.
+pub(crate) fn sentence(text: &str) -> String {
+    let text = phrase::clean(text.trim());
+    let ends = text.ends_with(['.', '!', '?', '…']);
+    format!("{text}{}", if ends { "" } else { "." })
+}

@@ -1,0 +1,98 @@
+//! The lines a run closes with on a terminal, as text: who prints them adds colour.
+
+use std::fmt;
+
+use deposed_checkers::Verdict;
+
+use crate::report::sentence;
+use crate::{Check, Report, phrase};
+
+/// Anomalies named in the closing lines.
+const ANOMALIES_MAX: usize = 3;
+
+/// One line: a word in the left column and the rest.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Line {
+    /// The word: `check`, `INVALID`, `report`. Empty if the line goes on from the one before.
+    pub label: String,
+    /// The rest.
+    pub text: String,
+    /// The verdict it is about, to choose a colour by.
+    pub verdict: Option<Verdict>,
+}
+
+impl Line {
+    fn new(label: &str, text: impl Into<String>, verdict: Option<Verdict>) -> Self {
+        Self { label: label.into(), text: text.into(), verdict }
+    }
+}
+
+impl fmt::Display for Line {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, " {:<9} {}", self.label, self.text)
+    }
+}
+
+/// The line for one checker: name, verdict, summary, time.
+pub fn check_line(check: &Check) -> Line {
+    let analysis = &check.analysis;
+    let text = format!(
+        "{:<14} {:<8} {:<38} {:>7}",
+        analysis.checker,
+        loud(analysis.verdict),
+        phrase::clean(&analysis.summary),
+        phrase::duration(check.elapsed_ms * 1_000_000),
+    );
+    Line::new("check", text, Some(analysis.verdict))
+}
+
+impl Report<'_> {
+    /// The last lines of a run: the verdict with its reason, where the report is, how to see it
+    /// again. `report` is the path of the HTML report.
+    pub fn closing(&self, report: &str) -> Vec<Line> {
+        let id = &self.run.plan.id;
+        let mut lines = self.verdict_lines();
+        lines.push(Line::new("report", report, None));
+        let again = format!("deposed check {id}      reproduce: deposed run --plan {id}");
+        lines.push(Line::new("again", again, None));
+        lines
+    }
+
+    fn verdict_lines(&self) -> Vec<Line> {
+        let label = loud(self.verdict);
+        if self.verdict != Verdict::Invalid {
+            return vec![Line::new(label, self.headline.clone(), Some(self.verdict))];
+        }
+        let anomalies: Vec<(&str, &str)> = self
+            .run
+            .checks
+            .iter()
+            .flat_map(|c| c.analysis.anomalies.iter().map(|a| (c.analysis.checker.as_str(), a)))
+            .map(|(checker, anomaly)| (checker, anomaly.summary.as_str()))
+            .collect();
+        let mut lines: Vec<Line> = anomalies
+            .iter()
+            .take(ANOMALIES_MAX)
+            .map(|(checker, summary)| {
+                let text = format!("{checker}: {}", sentence(summary));
+                Line::new(label, text, Some(Verdict::Invalid))
+            })
+            .collect();
+        if let Some(weather) = self.weather() {
+            lines.insert(1.min(lines.len()), Line::new("", weather, None));
+        }
+        let more = self.anomaly_count().saturating_sub(anomalies.len().min(ANOMALIES_MAX) as u64);
+        if more > 0 {
+            lines.push(Line::new("", format!("and {} more", phrase::count(more)), None));
+        }
+        lines
+    }
+}
+
+/// A violation is the one verdict that shouts.
+const fn loud(verdict: Verdict) -> &'static str {
+    match verdict {
+        Verdict::Invalid => "INVALID",
+        other => other.as_str(),
+    }
+}

@@ -1,0 +1,250 @@
+//! The few calls that prove a violation, laid out by process, with the order among them that
+//! cannot be. Knows nothing of how they are drawn.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use deposed_checkers::{Anomaly, EdgeKind};
+use deposed_history::{Call, Effect, Episode, History, Outcome, Process};
+
+use crate::call_text::{CallText, call_text};
+use crate::fault_text::fault_name;
+
+/// Calls drawn; more would not fit a page, and no argument with more convinces anyone.
+const OPS_MAX: usize = 24;
+/// Edges drawn.
+const EDGES_MAX: usize = 40;
+
+/// A violation, ready to be drawn.
+#[derive(Debug, Clone)]
+pub(crate) struct Witness {
+    /// The key all its calls are about, if there is one.
+    pub(crate) key: Option<String>,
+    /// One row for each process, in order of its first call.
+    pub(crate) rows: Vec<Row>,
+    /// Its calls in order of invocation.
+    pub(crate) ops: Vec<WitnessOp>,
+    /// The order that cannot be.
+    pub(crate) edges: Vec<WitnessEdge>,
+    /// Faults in force at some time between its first and last moment.
+    pub(crate) faults: Vec<WitnessFault>,
+    /// Calls that were left out.
+    pub(crate) ops_omitted: usize,
+}
+
+/// A process.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Row {
+    pub(crate) process: Process,
+    pub(crate) node: Option<String>,
+}
+
+/// A call of the witness, or an event that is not part of one.
+#[derive(Debug, Clone)]
+pub(crate) struct WitnessOp {
+    pub(crate) row: usize,
+    /// The index that the recorder gave its invocation.
+    pub(crate) index: u64,
+    pub(crate) position: u32,
+    pub(crate) text: CallText,
+    pub(crate) outcome: Outcome,
+    pub(crate) start_ns: u64,
+    /// `None` if it may still be going on: an indeterminate call.
+    pub(crate) end_ns: Option<u64>,
+    /// Whether it is the one that returned what it could not.
+    pub(crate) accused: bool,
+}
+
+/// `from` must come before `to`.
+#[derive(Debug, Clone)]
+pub(crate) struct WitnessEdge {
+    pub(crate) from: usize,
+    pub(crate) to: usize,
+    pub(crate) kind: EdgeKind,
+    pub(crate) because: String,
+    /// Whether time, or the rest of the order, says the opposite.
+    pub(crate) impossible: bool,
+}
+
+/// A fault that was in force.
+#[derive(Debug, Clone)]
+pub(crate) struct WitnessFault {
+    pub(crate) name: String,
+    pub(crate) from_ns: u64,
+    /// `None` if it was never undone.
+    pub(crate) to_ns: Option<u64>,
+    pub(crate) effect: Effect,
+}
+
+impl Witness {
+    /// Lays out an anomaly; `None` if it names no event of this history.
+    pub(crate) fn of(history: &History, anomaly: &Anomaly, episodes: &[Episode]) -> Option<Self> {
+        let mut positions: BTreeSet<u32> = anomaly.witness.iter().copied().collect();
+        positions.extend(anomaly.edges.iter().flat_map(|edge| [edge.from, edge.to]));
+        let found: BTreeMap<u32, Found> = positions
+            .into_iter()
+            .filter(|&position| (position as usize) < history.len())
+            .map(|position| (position, Found::at(history, position)))
+            .collect();
+        let mut starts: Vec<u32> = found.values().map(|f| f.start).collect();
+        starts.sort_unstable();
+        starts.dedup();
+        let ops_omitted = starts.len().saturating_sub(OPS_MAX);
+        starts.truncate(OPS_MAX);
+        if starts.is_empty() {
+            return None;
+        }
+
+        let mut witness = Self {
+            key: anomaly.key.clone(),
+            rows: Vec::new(),
+            ops: Vec::new(),
+            edges: Vec::new(),
+            faults: Vec::new(),
+            ops_omitted,
+        };
+        for &start in &starts {
+            let found = &found.values().find(|f| f.start == start).expect("it came from there");
+            witness.add_op(history, found);
+        }
+        let op_at = |position: u32| {
+            let start = found.get(&position)?.start;
+            starts.binary_search(&start).ok()
+        };
+        for edge in anomaly.edges.iter().take(EDGES_MAX) {
+            let (Some(from), Some(to)) = (op_at(edge.from), op_at(edge.to)) else { continue };
+            let because = edge.because.clone();
+            let kind = edge.kind;
+            witness.edges.push(WitnessEdge { from, to, kind, because, impossible: false });
+        }
+        witness.mark_impossible();
+        witness.mark_accused();
+        witness.add_faults(episodes);
+        Some(witness)
+    }
+
+    /// First and last moment of its calls.
+    pub(crate) fn span(&self) -> (u64, u64) {
+        let first = self.ops.iter().map(|op| op.start_ns).min().unwrap_or(0);
+        let last = self.ops.iter().map(|op| op.end_ns.unwrap_or(op.start_ns)).max().unwrap_or(0);
+        (first, last)
+    }
+
+    fn add_op(&mut self, history: &History, found: &Found) {
+        let op = history.op(found.start);
+        let node = op.node().map(str::to_owned);
+        let row = Row { process: op.process(), node };
+        let at = self.rows.iter().position(|r| r.process == row.process).unwrap_or_else(|| {
+            self.rows.push(row);
+            self.rows.len() - 1
+        });
+        let end_ns = match found.call.outcome {
+            Outcome::Info => None,
+            _ => Some(found.call.complete.map_or(op.time(), |end| history.op(end).time())),
+        };
+        self.ops.push(WitnessOp {
+            row: at,
+            index: op.index(),
+            position: found.start,
+            text: call_text(history, &found.call, self.key.is_some()),
+            outcome: found.call.outcome,
+            start_ns: op.time(),
+            end_ns,
+            accused: false,
+        });
+    }
+
+    /// An edge on a cycle is impossible if it goes back in time. If none does, every inferred edge
+    /// of the cycle is under suspicion.
+    fn mark_impossible(&mut self) {
+        let on_cycle: Vec<bool> =
+            self.edges.iter().map(|edge| self.reaches(edge.to, edge.from)).collect();
+        let back: Vec<bool> = self.edges.iter().map(|edge| self.goes_back(edge)).collect();
+        let inferred =
+            |edge: &WitnessEdge| !matches!(edge.kind, EdgeKind::RealTime | EdgeKind::Process);
+        let some_back = back.iter().any(|&b| b);
+        let some_inferred = self.edges.iter().zip(&on_cycle).any(|(e, &c)| c && inferred(e));
+        for (i, edge) in self.edges.iter_mut().enumerate() {
+            edge.impossible =
+                if some_back { back[i] } else { on_cycle[i] && (inferred(edge) || !some_inferred) };
+        }
+    }
+
+    fn goes_back(&self, edge: &WitnessEdge) -> bool {
+        self.ops[edge.to].end_ns.is_some_and(|end| end < self.ops[edge.from].start_ns)
+    }
+
+    fn reaches(&self, from: usize, goal: usize) -> bool {
+        let mut seen = vec![false; self.ops.len()];
+        let mut open = vec![from];
+        while let Some(at) = open.pop() {
+            if at == goal {
+                return true;
+            }
+            if !std::mem::replace(&mut seen[at], true) {
+                open.extend(self.edges.iter().filter(|e| e.from == at).map(|e| e.to));
+            }
+        }
+        false
+    }
+
+    /// The observer of an order that goes back in time is the one to look at first.
+    fn mark_accused(&mut self) {
+        let accused: Vec<usize> = self
+            .edges
+            .iter()
+            .filter(|edge| edge.impossible && self.goes_back(edge))
+            .map(|edge| if edge.kind == EdgeKind::WriteRead { edge.to } else { edge.from })
+            .collect();
+        for at in accused {
+            self.ops[at].accused = true;
+        }
+        if let ([only], true) = (&mut self.ops[..], self.edges.is_empty()) {
+            only.accused = true;
+        }
+    }
+
+    fn add_faults(&mut self, episodes: &[Episode]) {
+        let (first, last) = self.span();
+        for episode in episodes.iter().filter(|e| e.effect() != Effect::Skipped) {
+            let from_ns = episode.begin.time;
+            let to_ns = episode.healed.or(episode.heal).map(|moment| moment.time);
+            if from_ns <= last && to_ns.is_none_or(|to| to >= first) {
+                let name = fault_name(episode);
+                let effect = episode.effect();
+                self.faults.push(WitnessFault { name, from_ns, to_ns, effect });
+            }
+        }
+    }
+}
+
+/// What stands at a position: a call, or an event alone.
+struct Found {
+    start: u32,
+    call: Call,
+}
+
+impl Found {
+    fn at(history: &History, position: u32) -> Self {
+        let calls = history.calls();
+        let by_invoke = calls.binary_search_by_key(&position, |call| call.invoke).ok();
+        let at =
+            by_invoke.or_else(|| calls.iter().position(|call| call.complete == Some(position)));
+        let alone = Call { invoke: position, complete: Some(position), outcome: Outcome::Ok };
+        let call = at.map_or(alone, |at| calls[at]);
+        Self { start: call.invoke, call }
+    }
+}
+
+/// What an edge says, in two or three words.
+pub(crate) const fn edge_words(kind: EdgeKind) -> &'static str {
+    match kind {
+        EdgeKind::RealTime => "was over before",
+        EdgeKind::Process => "same process, before",
+        EdgeKind::WriteRead => "was read by",
+        EdgeKind::WriteWrite => "was overwritten by",
+        EdgeKind::ReadWrite => "must come before",
+        EdgeKind::TokenOrder => "has the lower token",
+        EdgeKind::ResourceOrder => "reached the resource before",
+        EdgeKind::GrantUse => "granted the token of",
+    }
+}
