@@ -37,6 +37,7 @@ pub(crate) enum AroundRow {
 /// A call in a table.
 #[derive(Debug, Clone)]
 pub(crate) struct CallRow {
+    pub(crate) position: u32,
     pub(crate) time_ns: u64,
     pub(crate) index: u64,
     pub(crate) process: String,
@@ -104,6 +105,7 @@ impl Around {
 fn call_row(history: &History, call: &Call, key_is_known: bool, in_witness: bool) -> CallRow {
     let op = history.op(call.invoke);
     CallRow {
+        position: call.invoke,
         time_ns: op.time(),
         index: op.index(),
         process: process_name(op.process()),

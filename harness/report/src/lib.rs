@@ -11,6 +11,7 @@ mod compressed_time;
 mod counts;
 mod fault_text;
 mod glossary;
+mod html;
 
 mod junit;
 mod lanes;
@@ -18,6 +19,7 @@ mod log_lines;
 mod markdown;
 mod phrase;
 mod plan;
+mod plot;
 mod report;
 mod results;
 mod run;

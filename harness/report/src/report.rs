@@ -102,25 +102,20 @@ impl<'a> Report<'a> {
 
     /// Why the verdict is `unknown`.
     fn doubt(&self) -> String {
-        if self.run.checks.is_empty() {
-            return "no checker judged this history".into();
-        }
-        let undecided = self.run.checks.iter().find_map(|check| {
-            let undecided = check.analysis.undecided.first()?;
-            (check.analysis.verdict == Verdict::Unknown).then_some((check, undecided))
-        });
-        if let Some((check, undecided)) = undecided {
-            let key = undecided.key.as_ref().map_or(String::new(), |k| format!(" on key {k}"));
-            return format!("{}{key}: {}", check.analysis.checker, undecided.reason);
+        match self.run.ending {
+            Ending::Infrastructure { reason } => return format!("the run failed: {reason}"),
+            Ending::Bug { reason } => return format!("a bug of deposed: {reason}"),
+            _ => {}
         }
         let silent = self.run.checks.iter().find(|c| c.analysis.verdict == Verdict::Unknown);
-        if let Some(check) = silent {
-            return format!("{}: {}", check.analysis.checker, check.analysis.summary);
-        }
-        match self.run.ending {
-            Ending::Infrastructure { reason } => format!("the run failed: {reason}"),
-            Ending::Bug { reason } => format!("a bug of deposed: {reason}"),
-            _ => "no reason was given".into(),
+        let Some(check) = silent else { return "no checker judged this history".into() };
+        let analysis = &check.analysis;
+        match analysis.undecided.first() {
+            None => format!("{}: {}", analysis.checker, analysis.summary),
+            Some(undecided) => {
+                let key = undecided.key.as_ref().map_or(String::new(), |k| format!(" on key {k}"));
+                format!("{}{key}: {}", analysis.checker, undecided.reason)
+            }
         }
     }
 

@@ -38,7 +38,7 @@ pub fn check_line(check: &Check) -> Line {
     let analysis = &check.analysis;
     let text = format!(
         "{:<14} {:<8} {:<38} {:>7}",
-        analysis.checker,
+        phrase::clean(&analysis.checker),
         loud(analysis.verdict),
         phrase::clean(&analysis.summary),
         phrase::duration(check.elapsed_ms * 1_000_000),
@@ -50,7 +50,7 @@ impl Report<'_> {
     /// The last lines of a run: the verdict with its reason, where the report is, how to see it
     /// again. `report` is the path of the HTML report.
     pub fn closing(&self, report: &str) -> Vec<Line> {
-        let id = &self.run.plan.id;
+        let id = phrase::clean(&self.run.plan.id);
         let mut lines = self.verdict_lines();
         lines.push(Line::new("report", report, None));
         let again = format!("deposed check {id}      reproduce: deposed run --plan {id}");
@@ -74,7 +74,7 @@ impl Report<'_> {
             .iter()
             .take(ANOMALIES_MAX)
             .map(|(checker, summary)| {
-                let text = format!("{checker}: {}", sentence(summary));
+                let text = format!("{}: {}", phrase::clean(checker), sentence(summary));
                 Line::new(label, text, Some(Verdict::Invalid))
             })
             .collect();

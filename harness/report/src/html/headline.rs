@@ -1,0 +1,71 @@
+//! The top of the page: what was found, in which store, when.
+
+use deposed_checkers::Verdict;
+use maud::{Markup, html};
+
+use super::badge;
+use crate::report::sentence;
+use crate::{Ending, Report, phrase};
+
+impl Report<'_> {
+    pub(super) fn html_headline(&self) -> Markup {
+        let plan = self.run.plan;
+        let facts = [
+            ("System", self.system_text()),
+            ("Workload", phrase::clean(&plan.workload.name)),
+            ("Faults", self.faults_text()),
+            ("Date", phrase::date(&plan.created)),
+            ("Run", phrase::clean(&plan.id)),
+            ("Seed", plan.seed.to_string()),
+        ];
+        html! {
+            header class=(self.verdict.as_str()) {
+                p.badge { (badge(self.verdict)) }
+                h1 { (self.headline) }
+                @if let Some(weather) = self.weather() { p.lede { "It happened " (weather) "." } }
+                @if self.verdict == Verdict::Invalid && self.anomaly_count() > 1 {
+                    p.lede {
+                        "One of " (phrase::counted(self.anomaly_count(), "violation")) " in this run."
+                    }
+                }
+                @if let Some(note) = self.ending_note() { p.lede { (note) } }
+                dl.facts {
+                    @for (name, fact) in &facts {
+                        div { dt { (name) } dd { (fact) } }
+                    }
+                }
+            }
+        }
+    }
+
+    fn system_text(&self) -> String {
+        let plan = self.run.plan;
+        let version = plan.system_version().map_or(String::new(), |v| format!(" {v}"));
+        let options: Vec<String> =
+            plan.system.options.iter().map(|(k, v)| format!("{k} = {v}")).collect();
+        let options =
+            if options.is_empty() { String::new() } else { format!(" ({})", options.join(", ")) };
+        phrase::clean(&format!("{}{version}{options}", plan.system.name))
+    }
+
+    fn faults_text(&self) -> String {
+        let lanes = &self.run.plan.faults.lanes;
+        if lanes.is_empty() { "none".into() } else { phrase::clean(&lanes.join(", ")) }
+    }
+
+    fn ending_note(&self) -> Option<String> {
+        Some(match self.run.ending {
+            Ending::Normal => return None,
+            Ending::Interrupted { by } => {
+                format!("Stopped early by {}; judged on what was recorded.", phrase::clean(by))
+            }
+            Ending::Infrastructure { reason } => {
+                format!("The run failed, not the store: {}", sentence(reason))
+            }
+            Ending::Bug { reason } => {
+                format!("The run ended by a bug of deposed: {}", sentence(reason))
+            }
+            Ending::Untold => "How the run ended is not known.".into(),
+        })
+    }
+}

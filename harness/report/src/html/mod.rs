@@ -1,0 +1,92 @@
+//! `report.html`: one file that needs nothing else. No script, no network, no font: a page that a
+//! browser of any year, a printer and a screen reader can read.
+
+mod appendix;
+mod around;
+mod checks;
+mod faults;
+mod headline;
+mod overview;
+mod proof;
+mod strength;
+
+use deposed_checkers::Verdict;
+use maud::{DOCTYPE, Markup, PreEscaped, html};
+
+use crate::witness::Witness;
+use crate::{Report, phrase};
+
+const STYLE: &str = include_str!("style.css");
+
+/// Nothing may be loaded and nothing may run, whatever ends up in the page.
+const POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'; img-src data:";
+
+impl Report<'_> {
+    /// The bytes of `report.html`. Its size is bounded, whatever the size of the history.
+    pub fn html(&self) -> String {
+        let witness = self
+            .first_anomaly()
+            .and_then(|(_, anomaly)| Witness::of(self.run.history, anomaly, &self.episodes));
+        let page = html! {
+            (DOCTYPE)
+            html lang="en" {
+                head {
+                    meta charset="utf-8";
+                    meta name="viewport" content="width=device-width, initial-scale=1";
+                    meta http-equiv="Content-Security-Policy" content=(POLICY);
+                    meta name="color-scheme" content="light dark";
+                    link rel="icon" href="data:,";
+                    title { (self.page_title()) }
+                    style { (PreEscaped(STYLE)) }
+                }
+                body {
+                    (self.html_headline())
+                    main { (self.html_sections(witness.as_ref())) }
+                    footer {
+                        p { "Written by deposed " (self.run.plan.deposed) ", run " (self.run.plan.id) "." }
+                    }
+                }
+            }
+        };
+        let mut text = page.into_string();
+        text.push('\n');
+        text
+    }
+
+    fn page_title(&self) -> String {
+        let plan = self.run.plan;
+        let system = phrase::clean(&plan.system.name);
+        format!("{} {system} {} {}", badge(self.verdict), phrase::clean(&plan.cell()), plan.id)
+    }
+
+    fn html_sections(&self, witness: Option<&Witness>) -> Markup {
+        html! {
+            @if let Some((analysis, anomaly)) = self.first_anomaly() {
+                (self.html_proof(analysis, anomaly, witness))
+                (self.html_why(analysis, anomaly))
+            }
+            @if self.verdict != Verdict::Invalid { (self.html_strength()) }
+            (self.html_undecided())
+            @if let Some((_, anomaly)) = self.first_anomaly() {
+                (self.html_around(anomaly))
+                (self.html_how_often())
+            }
+            (self.html_logs())
+            (self.html_overview())
+            (self.html_faults())
+            (self.html_checks())
+            (self.html_again(witness))
+            (self.html_limits())
+            (self.html_appendix())
+        }
+    }
+}
+
+/// The verdict with a mark, so that colour is not needed to tell it.
+const fn badge(verdict: Verdict) -> &'static str {
+    match verdict {
+        Verdict::Valid => "✓ Valid",
+        Verdict::Unknown => "? Unknown",
+        Verdict::Invalid => "✗ Invalid",
+    }
+}

@@ -1,0 +1,102 @@
+//! The proof of the first violation: a picture, an argument, and what it means.
+
+use deposed_checkers::{Analysis, Anomaly};
+use maud::{Markup, html};
+
+use crate::report::sentence;
+use crate::witness::{Witness, WitnessOp, edge_words};
+use crate::{Report, glossary, phrase, plot};
+
+impl Report<'_> {
+    pub(super) fn html_proof(
+        &self,
+        analysis: &Analysis,
+        anomaly: &Anomaly,
+        witness: Option<&Witness>,
+    ) -> Markup {
+        html! {
+            section #proof {
+                h2 { "The proof" }
+                p.sub {
+                    "Found by " b { (analysis.checker) } ", as " code { (phrase::clean(&anomaly.name)) }
+                    @if let Some(key) = &anomaly.key {
+                        ". Everything here is about key " code { (phrase::clean(key)) }
+                    }
+                    "."
+                }
+                @if let Some(witness) = witness { (figure(witness)) }
+                @if !anomaly.sentences.is_empty() {
+                    h3 { "In words" }
+                    ul.argument {
+                        @for sentence in &anomaly.sentences { li { (phrase::clean(sentence)) } }
+                    }
+                }
+                @if let Some(witness) = witness { (edges(witness)) }
+            }
+        }
+    }
+
+    pub(super) fn html_why(&self, analysis: &Analysis, anomaly: &Anomaly) -> Markup {
+        let property = glossary::property(&analysis.checker);
+        html! {
+            section #why {
+                h2 { "Why it matters" }
+                @if let Some(meaning) = glossary::anomaly(&anomaly.name) { p { (meaning) } }
+                p { "What is violated: " b { (analysis.checker) } ". " (property.meaning) }
+                @if let Some(standing) = analysis.details.get("standing").and_then(|v| v.as_str()) {
+                    p { "What still holds on this history: " b { (phrase::clean(standing)) } "." }
+                }
+                @for claim in &self.run.plan.system.claims {
+                    blockquote {
+                        p { "“" (phrase::clean(&claim.quote)) "”" }
+                        cite { (phrase::clean(&claim.source)) }
+                    }
+                }
+            }
+        }
+    }
+}
+
+fn figure(witness: &Witness) -> Markup {
+    html! {
+        figure {
+            div.scroll { (plot::witness(witness)) }
+            figcaption {
+                "Each bar is a call, from the moment a client asked to the moment it was answered. "
+                span.key.ok { "ok" } " " span.key.info { "unknown outcome" } " "
+                span.key.fail { "did not happen" } " "
+                @if !witness.faults.is_empty() { span.key.band { "fault in force" } " " }
+                "Order is exact; distances are squeezed and written on the axis. "
+                @if witness.edges.iter().any(|edge| edge.impossible) {
+                    "The " b.bad { "red arrow" } " is what the answers demand and time forbids."
+                }
+                @if witness.ops_omitted > 0 {
+                    " " (phrase::counted(witness.ops_omitted as u64, "further call")) " not drawn."
+                }
+            }
+        }
+    }
+}
+
+fn edges(witness: &Witness) -> Markup {
+    html! {
+        @if !witness.edges.is_empty() {
+            h3 { "The arrows" }
+            ol.edges {
+                @for (i, edge) in witness.edges.iter().enumerate() {
+                    li class={ "l" (i + 1) @if edge.impossible { " bad" } } {
+                        (op_link(&witness.ops[edge.from])) " " b { (edge_words(edge.kind)) } " "
+                        (op_link(&witness.ops[edge.to]))
+                        @if edge.impossible { b.bad { ", which cannot be" } }
+                        ": " (sentence(&edge.because))
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// A call, linked to its row in the table below.
+fn op_link(op: &WitnessOp) -> Markup {
+    html! { a.op href={ "#op-" (op.position) } { (op.text.line()) } }
+}
