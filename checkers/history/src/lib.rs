@@ -5,17 +5,33 @@
 //!
 //! Nothing here knows clocks, files or sockets: readers take `impl Read`, writers `impl Write`.
 
+mod arena;
+mod columns;
+pub mod edn;
+pub mod elle;
 mod fault;
+mod flaw;
 mod header;
 mod history;
 pub mod jsonl;
 mod op;
+mod pairing;
+pub mod read;
+mod strings;
+mod validate;
 mod value;
+mod view;
 
 pub use fault::{
     Coverage, Effect, Episode, FaultAction, FaultEvent, Moment, Sighting, coverage, episodes,
 };
+pub use flaw::{FLAWS_LISTED_MAX, Flaw, Flaws, ReadError};
 pub use header::{Header, SCHEMA_VERSION};
-pub use history::{Call, History, HistoryBuilder, OpRef, Outcome};
+pub use history::{History, HistoryBuilder, OpRef};
 pub use op::{Op, OpType, PRECONDITION, Process};
-pub use value::{ListRef, MapRef, Symbol, Value, ValueRef};
+pub use pairing::{Call, Outcome};
+pub use read::{Format, Loaded, ReadOptions, read, read_header, read_str};
+pub use strings::Symbol;
+pub use validate::{Rules, validate};
+pub use value::Value;
+pub use view::{ListRef, MapRef, ValueRef};

@@ -11,4 +11,4 @@
 
 mod write;
 
-pub use write::{write_header, write_op};
+pub use write::{write, write_header, write_op};

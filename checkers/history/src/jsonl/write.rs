@@ -1,9 +1,25 @@
 //! Writing lines. It runs for every event while a run goes on, so it appends to a buffer the
 //! caller reuses and allocates nothing itself.
 
-use std::io::Write;
+use std::io::{self, Write};
 
-use crate::{Header, Op, Process, Value};
+use crate::{Header, History, Op, Process, Value};
+
+/// Writes a whole history, header first.
+///
+/// # Errors
+/// Those of `out`.
+pub fn write(mut out: impl Write, history: &History) -> io::Result<()> {
+    let mut line = Vec::new();
+    write_header(&mut line, history.header());
+    for op in history.ops() {
+        write_op(&mut line, &op.to_op());
+        out.write_all(&line)?;
+        line.clear();
+    }
+    out.write_all(&line)?;
+    out.flush()
+}
 
 /// Appends the header and a line end.
 pub fn write_header(out: &mut Vec<u8>, header: &Header) {
@@ -45,7 +61,7 @@ pub fn write_op(out: &mut Vec<u8>, op: &Op) {
 }
 
 /// Appends a value as JSON.
-pub(crate) fn write_value(out: &mut Vec<u8>, value: &Value) {
+fn write_value(out: &mut Vec<u8>, value: &Value) {
     match value {
         Value::Nil => out.extend_from_slice(b"null"),
         Value::Bool(true) => out.extend_from_slice(b"true"),

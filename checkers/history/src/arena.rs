@@ -1,0 +1,328 @@
+//! Compact values: one word each, lists in one common array, text interned.
+
+use crate::strings::{Strings, Symbol};
+use crate::view::{ListRef, MapRef, ValueRef};
+use crate::{Value, strings};
+
+/// A value in one word: a tag in the low bits, the rest is the value itself (small integers) or
+/// where to find it. Equal words are equal values; the reverse does not hold for lists.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Cell(u64);
+
+const TAG_BITS: u32 = 4;
+const TAG_MASK: u64 = (1 << TAG_BITS) - 1;
+
+const SIMPLE: u64 = 0;
+const INT: u64 = 1;
+const WIDE_INT: u64 = 2;
+const FLOAT: u64 = 3;
+const STR: u64 = 4;
+const KEYWORD: u64 = 5;
+const LIST: u64 = 6;
+const MAP: u64 = 7;
+const LONG_LIST: u64 = 8;
+const LONG_MAP: u64 = 9;
+
+/// A list's word holds its length in these many bits and where it starts in the rest; a longer one
+/// goes through [`Arena::long`].
+const LEN_BITS: u32 = 24;
+const LEN_MASK: u64 = (1 << LEN_BITS) - 1;
+
+impl Cell {
+    pub(crate) const NIL: Self = Self::new(SIMPLE, 0);
+    pub(crate) const FALSE: Self = Self::new(SIMPLE, 1);
+    pub(crate) const TRUE: Self = Self::new(SIMPLE, 2);
+
+    const fn new(tag: u64, payload: u64) -> Self {
+        Self(payload << TAG_BITS | tag)
+    }
+
+    const fn tag(self) -> u64 {
+        self.0 & TAG_MASK
+    }
+
+    const fn payload(self) -> usize {
+        (self.0 >> TAG_BITS) as usize
+    }
+
+    pub(crate) const fn bool(truth: bool) -> Self {
+        if truth { Self::TRUE } else { Self::FALSE }
+    }
+
+    pub(crate) const fn str(symbol: Symbol) -> Self {
+        Self::new(STR, symbol.0 as u64)
+    }
+
+    pub(crate) const fn keyword(symbol: Symbol) -> Self {
+        Self::new(KEYWORD, symbol.0 as u64)
+    }
+
+    /// The text of a string or keyword.
+    pub(crate) const fn symbol(self) -> Option<Symbol> {
+        match self.tag() {
+            STR | KEYWORD => Some(Symbol(self.payload() as u32)),
+            _ => None,
+        }
+    }
+
+    pub(crate) const fn is_keyword(self) -> bool {
+        self.tag() == KEYWORD
+    }
+}
+
+/// Strings and values of one history, or of a part of one while it is read.
+#[derive(Debug, Default)]
+pub(crate) struct Arena {
+    pub(crate) strings: Strings,
+    cells: Vec<Cell>,
+    /// Integers too big for a cell, and floats as bits.
+    wide: Vec<u64>,
+    /// Start and length of lists too long for a cell.
+    long: Vec<(usize, usize)>,
+    recent: Recent,
+}
+
+/// Short lists seen lately. An invocation's value mostly comes again in its completion, so this
+/// alone halves the array of lists.
+#[derive(Debug, Default)]
+struct Recent {
+    lists: Vec<Cell>,
+}
+
+impl Recent {
+    const SLOTS: usize = 1 << 12;
+    const LEN_MAX: usize = 4;
+
+    fn slot(&mut self, items: &[Cell]) -> &mut Cell {
+        if self.lists.is_empty() {
+            self.lists = vec![Cell::NIL; Self::SLOTS];
+        }
+        let mut hash = items.len() as u64;
+        for item in items {
+            hash = (hash.rotate_left(5) ^ item.0).wrapping_mul(0x9E37_79B9_7F4A_7C15);
+        }
+        &mut self.lists[(hash >> 52) as usize]
+    }
+}
+
+impl Arena {
+    #[inline]
+    pub(crate) fn int(&mut self, n: i64) -> Cell {
+        let cell = Cell((n << TAG_BITS) as u64 | INT);
+        if cell.0 as i64 >> TAG_BITS == n {
+            cell
+        } else {
+            Cell::new(WIDE_INT, self.widen(n as u64))
+        }
+    }
+
+    pub(crate) fn float(&mut self, x: f64) -> Cell {
+        Cell::new(FLOAT, self.widen(x.to_bits()))
+    }
+
+    fn widen(&mut self, bits: u64) -> u64 {
+        self.wide.push(bits);
+        self.wide.len() as u64 - 1
+    }
+
+    #[inline]
+    pub(crate) fn str(&mut self, text: &str) -> Cell {
+        Cell::str(self.strings.intern(text))
+    }
+
+    #[inline]
+    pub(crate) fn list(&mut self, items: &[Cell]) -> Cell {
+        if items.is_empty() || items.len() > Recent::LEN_MAX {
+            return self.store(items, LIST, LONG_LIST);
+        }
+        let seen = *self.recent.slot(items);
+        if seen.tag() == LIST && self.slice(seen) == items {
+            return seen;
+        }
+        let cell = self.store(items, LIST, LONG_LIST);
+        *self.recent.slot(items) = cell;
+        cell
+    }
+
+    /// A map; keys and values alternate.
+    pub(crate) fn map(&mut self, items: &[Cell]) -> Cell {
+        self.store(items, MAP, LONG_MAP)
+    }
+
+    fn store(&mut self, items: &[Cell], tag: u64, long_tag: u64) -> Cell {
+        let (start, len) = (self.cells.len(), items.len());
+        self.cells.extend_from_slice(items);
+        if len as u64 <= LEN_MASK {
+            return Cell::new(tag, (start as u64) << LEN_BITS | len as u64);
+        }
+        self.long.push((start, len));
+        Cell::new(long_tag, self.long.len() as u64 - 1)
+    }
+
+    #[inline]
+    fn slice(&self, cell: Cell) -> &[Cell] {
+        let (start, len) = match cell.tag() {
+            LIST | MAP => (cell.payload() >> LEN_BITS, cell.payload() & LEN_MASK as usize),
+            _ => self.long[cell.payload()],
+        };
+        &self.cells[start..start + len]
+    }
+
+    #[inline]
+    pub(crate) fn view(&self, cell: Cell) -> ValueRef<'_> {
+        match cell.tag() {
+            INT => ValueRef::Int(cell.0 as i64 >> TAG_BITS),
+            WIDE_INT => ValueRef::Int(self.wide[cell.payload()] as i64),
+            FLOAT => ValueRef::Float(f64::from_bits(self.wide[cell.payload()])),
+            STR => ValueRef::Str(self.strings.get(Symbol(cell.payload() as u32))),
+            KEYWORD => ValueRef::Keyword(self.strings.get(Symbol(cell.payload() as u32))),
+            LIST | LONG_LIST => ValueRef::List(ListRef { arena: self, items: self.slice(cell) }),
+            MAP | LONG_MAP => ValueRef::Map(MapRef { arena: self, items: self.slice(cell) }),
+            _ if cell == Cell::NIL => ValueRef::Nil,
+            _ => ValueRef::Bool(cell == Cell::TRUE),
+        }
+    }
+
+    /// Takes in an owned value.
+    pub(crate) fn pack(&mut self, value: &Value) -> Cell {
+        match value {
+            Value::Nil => Cell::NIL,
+            Value::Bool(truth) => Cell::bool(*truth),
+            Value::Int(n) => self.int(*n),
+            Value::Float(x) => self.float(*x),
+            Value::Str(text) => self.str(text),
+            Value::Keyword(text) => Cell::keyword(self.strings.intern(text)),
+            Value::List(items) => {
+                let items: Vec<Cell> = items.iter().map(|v| self.pack(v)).collect();
+                self.list(&items)
+            }
+            Value::Map(pairs) => {
+                let items: Vec<Cell> =
+                    pairs.iter().flat_map(|(k, v)| [self.pack(k), self.pack(v)]).collect();
+                self.map(&items)
+            }
+        }
+    }
+
+    /// Appends all that another arena holds. Its cells mean the same here after
+    /// [`Moved::cell`].
+    pub(crate) fn append(&mut self, other: &Self) -> Moved {
+        let moved = Moved {
+            symbols: other.strings.iter().map(|text| self.strings.intern(text)).collect(),
+            cells: self.cells.len() as u64,
+            wide: self.wide.len() as u64,
+            long: self.long.len() as u64,
+        };
+        let base = self.cells.len();
+        self.wide.extend_from_slice(&other.wide);
+        self.long.extend(other.long.iter().map(|&(start, len)| (start + base, len)));
+        self.cells.extend(other.cells.iter().map(|&cell| moved.cell(cell)));
+        moved
+    }
+
+    /// Gives back what only the building needed.
+    pub(crate) fn freeze(&mut self) {
+        self.recent = Recent::default();
+    }
+
+    /// Whether another arena's strings still fit.
+    pub(crate) fn has_room_for(&self, other: &Self) -> bool {
+        self.strings.len() + other.strings.len() <= strings::Symbol::LIMIT
+    }
+}
+
+/// Where the contents of an appended arena went.
+pub(crate) struct Moved {
+    symbols: Vec<Symbol>,
+    cells: u64,
+    wide: u64,
+    long: u64,
+}
+
+impl Moved {
+    #[inline]
+    pub(crate) fn cell(&self, cell: Cell) -> Cell {
+        let payload = cell.payload() as u64;
+        match cell.tag() {
+            STR | KEYWORD => Cell::new(cell.tag(), u64::from(self.symbols[payload as usize].0)),
+            LIST | MAP => Cell(cell.0 + (self.cells << (LEN_BITS + TAG_BITS))),
+            WIDE_INT | FLOAT => Cell::new(cell.tag(), payload + self.wide),
+            LONG_LIST | LONG_MAP => Cell::new(cell.tag(), payload + self.long),
+            _ => cell,
+        }
+    }
+
+    #[inline]
+    pub(crate) fn symbol(&self, symbol: Symbol) -> Symbol {
+        self.symbols[symbol.index()]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn values() -> Vec<Value> {
+        vec![
+            Value::Nil,
+            Value::Bool(true),
+            Value::Bool(false),
+            Value::Int(0),
+            Value::Int(-1),
+            Value::Int((1 << 59) - 1),
+            Value::Int(1 << 59),
+            Value::Int(-(1 << 59) - 1),
+            Value::Int(i64::MAX),
+            Value::Int(i64::MIN),
+            Value::Float(-0.0),
+            Value::Float(f64::NAN),
+            Value::str(""),
+            Value::str("x"),
+            Value::Keyword("x".into()),
+            Value::List(vec![]),
+            Value::Map(vec![]),
+            Value::pair("k", 1),
+            Value::Map(vec![(1.into(), Value::pair("k", 1))]),
+            Value::List(vec![Value::Int(7); 9]),
+        ]
+    }
+
+    /// Every kind of value comes back as it went in, also after its arena was appended to another.
+    #[test]
+    fn values_survive_packing_and_moving() {
+        let mut whole = Arena::default();
+        whole.pack(&Value::List(values().into_iter().rev().collect()));
+        let mut part = Arena::default();
+        let cells: Vec<Cell> = values().iter().map(|v| part.pack(v)).collect();
+        let moved = whole.append(&part);
+        for (value, &cell) in values().iter().zip(&cells) {
+            assert_eq!(part.view(cell).to_value(), *value);
+            assert_eq!(whole.view(moved.cell(cell)).to_value(), *value);
+        }
+    }
+
+    /// A list longer than its word can say is kept all the same.
+    #[test]
+    fn a_long_list() {
+        let mut part = Arena::default();
+        let items = vec![Cell::TRUE; LEN_MASK as usize + 1];
+        let cell = part.list(&items);
+        let mut whole = Arena::default();
+        whole.pack(&Value::pair(1, 2));
+        let moved = whole.append(&part);
+        let ValueRef::List(list) = whole.view(moved.cell(cell)) else { panic!("a list") };
+        assert_eq!(list.len(), items.len());
+        assert_eq!(list.get(items.len() - 1), Some(ValueRef::Bool(true)));
+    }
+
+    /// A short list that comes again takes no more room.
+    #[test]
+    fn short_lists_are_shared() {
+        let mut arena = Arena::default();
+        let first = arena.pack(&Value::pair("k", 1));
+        let size = arena.cells.len();
+        assert_eq!(arena.pack(&Value::pair("k", 1)), first);
+        assert_eq!(arena.cells.len(), size);
+        assert_ne!(arena.pack(&Value::pair("k", 2)), first);
+    }
+}

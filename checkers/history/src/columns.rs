@@ -1,0 +1,235 @@
+//! The events of a history, a column for each thing known of them. What few events have, or what
+//! can be told from the position, takes no room.
+
+use crate::arena::Cell;
+use crate::strings::Symbol;
+use crate::{OpType, Process};
+
+/// How many events a history can hold: positions are 32 bits.
+pub(crate) const EVENTS_MAX: usize = u32::MAX as usize;
+
+/// The greatest number of a client; the one above stands for the nemesis.
+pub(crate) const CLIENT_MAX: u32 = u32::MAX - 1;
+
+const NEMESIS: u32 = u32::MAX;
+
+/// One event on its way into the columns.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Event {
+    pub(crate) kind: OpType,
+    pub(crate) process: Process,
+    pub(crate) f: Symbol,
+    pub(crate) value: Cell,
+    pub(crate) error: Cell,
+    /// `None`: as the event before.
+    pub(crate) time: Option<u64>,
+    pub(crate) wall: Option<i64>,
+    /// `None`: its position.
+    pub(crate) index: Option<u64>,
+    pub(crate) node: Option<Symbol>,
+    /// The line it began on, from 1; 0 if it was not read from a file.
+    pub(crate) line: u64,
+}
+
+/// A column in which most events have the same, at least towards the end.
+#[derive(Debug)]
+struct Sparse<T> {
+    otherwise: T,
+    values: Vec<T>,
+}
+
+impl<T: Copy + PartialEq> Sparse<T> {
+    const fn new(otherwise: T) -> Self {
+        Self { otherwise, values: Vec::new() }
+    }
+
+    #[inline]
+    fn set(&mut self, position: usize, value: T) {
+        if value != self.otherwise {
+            self.values.resize(position, self.otherwise);
+            self.values.push(value);
+        }
+    }
+
+    #[inline]
+    fn get(&self, position: usize) -> T {
+        self.values.get(position).copied().unwrap_or(self.otherwise)
+    }
+}
+
+/// A column that counts with the positions, from some start; spelt out only where it does not.
+#[derive(Debug, Default)]
+struct Counting {
+    /// The value at position 0, wrapping.
+    start: u64,
+    /// Every value, once one did not fit.
+    values: Vec<u64>,
+}
+
+impl Counting {
+    fn push(&mut self, position: usize, value: u64) {
+        if position == 0 {
+            self.start = value;
+        }
+        if self.values.is_empty() {
+            if value == self.expected(position) {
+                return;
+            }
+            self.values = (0..position).map(|p| self.expected(p)).collect();
+        }
+        self.values.push(value);
+    }
+
+    const fn expected(&self, position: usize) -> u64 {
+        self.start.wrapping_add(position as u64)
+    }
+
+    fn get(&self, position: usize) -> u64 {
+        if self.values.is_empty() { self.expected(position) } else { self.values[position] }
+    }
+}
+
+/// The events, in order.
+#[derive(Debug)]
+pub(crate) struct Columns {
+    /// Function and kind: the symbol above, the kind in the two low bits.
+    act: Vec<u32>,
+    process: Vec<u32>,
+    value: Vec<Cell>,
+    time: Sparse<u64>,
+    timed: bool,
+    wall: Sparse<i64>,
+    /// The symbol and 1; 0 for none.
+    node: Sparse<u32>,
+    index: Counting,
+    line: Counting,
+    /// Errors by position, ascending.
+    error: Vec<(u32, Cell)>,
+}
+
+/// Stands for no wall clock: 1677, before any computer.
+const NO_WALL: i64 = i64::MIN;
+
+impl Default for Columns {
+    fn default() -> Self {
+        Self {
+            act: Vec::new(),
+            process: Vec::new(),
+            value: Vec::new(),
+            time: Sparse::new(0),
+            timed: false,
+            wall: Sparse::new(NO_WALL),
+            node: Sparse::new(0),
+            index: Counting::default(),
+            line: Counting::default(),
+            error: Vec::new(),
+        }
+    }
+}
+
+impl Columns {
+    pub(crate) const fn len(&self) -> usize {
+        self.act.len()
+    }
+
+    /// Appends an event.
+    ///
+    /// # Panics
+    /// If there are [`EVENTS_MAX`] already, or its client is above [`CLIENT_MAX`].
+    #[inline]
+    pub(crate) fn push(&mut self, event: &Event) {
+        let at = self.len();
+        assert!(at < EVENTS_MAX, "fewer than 2^32 events");
+        let process = match event.process {
+            Process::Client(id) => {
+                assert!(id <= CLIENT_MAX, "a client is below 2^32 - 1");
+                id
+            }
+            Process::Nemesis => NEMESIS,
+        };
+        let before = at.checked_sub(1).map_or(0, |before| self.time(before));
+        self.act.push(event.f.0 << 2 | event.kind as u32);
+        self.process.push(process);
+        self.value.push(event.value);
+        self.timed |= event.time.is_some();
+        self.time.set(at, event.time.unwrap_or(before));
+        self.wall.set(at, event.wall.unwrap_or(NO_WALL));
+        self.node.set(at, event.node.map_or(0, |node| node.0 + 1));
+        self.index.push(at, event.index.unwrap_or(at as u64));
+        self.line.push(at, event.line);
+        if event.error != Cell::NIL {
+            self.error.push((at as u32, event.error));
+        }
+    }
+
+    #[inline]
+    pub(crate) fn kind(&self, at: usize) -> OpType {
+        match self.act[at] & 3 {
+            0 => OpType::Invoke,
+            1 => OpType::Ok,
+            2 => OpType::Fail,
+            _ => OpType::Info,
+        }
+    }
+
+    #[inline]
+    pub(crate) fn f(&self, at: usize) -> Symbol {
+        Symbol(self.act[at] >> 2)
+    }
+
+    #[inline]
+    pub(crate) fn process(&self, at: usize) -> Process {
+        match self.process[at] {
+            NEMESIS => Process::Nemesis,
+            id => Process::Client(id),
+        }
+    }
+
+    #[inline]
+    pub(crate) fn value(&self, at: usize) -> Cell {
+        self.value[at]
+    }
+
+    pub(crate) fn error(&self, at: usize) -> Cell {
+        let found = self.error.binary_search_by_key(&(at as u32), |&(position, _)| position);
+        found.map_or(Cell::NIL, |i| self.error[i].1)
+    }
+
+    #[inline]
+    pub(crate) fn time(&self, at: usize) -> u64 {
+        self.time.get(at)
+    }
+
+    pub(crate) const fn is_timed(&self) -> bool {
+        self.timed
+    }
+
+    pub(crate) fn wall(&self, at: usize) -> Option<i64> {
+        Some(self.wall.get(at)).filter(|&wall| wall != NO_WALL)
+    }
+
+    pub(crate) fn node(&self, at: usize) -> Option<Symbol> {
+        self.node.get(at).checked_sub(1).map(Symbol)
+    }
+
+    pub(crate) fn index(&self, at: usize) -> u64 {
+        self.index.get(at)
+    }
+
+    /// Whether indices can repeat at all: not if they count up.
+    pub(crate) const fn has_own_indices(&self) -> bool {
+        !self.index.values.is_empty()
+    }
+
+    pub(crate) fn line(&self, at: usize) -> u64 {
+        self.line.get(at)
+    }
+
+    /// Gives back room that was kept for more events.
+    pub(crate) fn freeze(&mut self) {
+        self.act.shrink_to_fit();
+        self.process.shrink_to_fit();
+        self.value.shrink_to_fit();
+        self.time.values.shrink_to_fit();
+    }
+}

@@ -1,0 +1,266 @@
+//! A cursor over a block of text, and where it stopped.
+
+use super::source::Block;
+use crate::arena::{Arena, Cell};
+use crate::{Flaw, Symbol};
+
+/// How deep lists and maps may be nested in one event.
+pub const NESTING_MAX: usize = 64;
+
+/// Parsing stopped; [`Scan::stop`] says why.
+#[derive(Debug)]
+pub(super) struct Halt;
+
+/// Why parsing stopped.
+#[derive(Debug)]
+pub(super) enum Stop {
+    /// The text ended inside something.
+    End,
+    /// Something is wrong at a place.
+    Flaw { at: usize, what: String, mend: &'static str },
+}
+
+/// A string: a piece of the text, or [`Scan::unescaped`].
+#[derive(Clone, Copy)]
+pub(super) enum Quoted {
+    Plain(usize, usize),
+    Unescaped,
+}
+
+/// What both JSON and EDN need to turn text into cells.
+pub(super) struct Scan<'t> {
+    block: &'t Block,
+    pub(super) text: &'t str,
+    pub(super) bytes: &'t [u8],
+    pub(super) at: usize,
+    /// The line `at` is on.
+    pub(super) line: u64,
+    /// A place before `at` and the line it is on: flaws are located from here.
+    anchor: (usize, u64),
+    pub(super) arena: Arena,
+    /// Elements of the lists that are open.
+    pub(super) stack: Vec<Cell>,
+    /// Check the syntax, keep nothing.
+    pub(super) discard: bool,
+    pub(super) stop: Stop,
+    /// The last string that had escapes.
+    pub(super) unescaped: String,
+}
+
+impl<'t> Scan<'t> {
+    pub(super) fn new(block: &'t Block, text: &'t str) -> Self {
+        Self {
+            block,
+            text,
+            bytes: text.as_bytes(),
+            at: 0,
+            line: block.line,
+            anchor: (0, block.line),
+            arena: Arena::default(),
+            stack: Vec::new(),
+            discard: false,
+            stop: Stop::End,
+            unescaped: String::new(),
+        }
+    }
+
+    #[inline]
+    pub(super) fn peek(&self) -> Option<u8> {
+        self.bytes.get(self.at).copied()
+    }
+
+    /// The byte here, or the end of the text as a reason to stop.
+    #[inline]
+    pub(super) fn need(&mut self) -> Result<u8, Halt> {
+        match self.peek() {
+            Some(byte) => Ok(byte),
+            None => self.end(),
+        }
+    }
+
+    #[cold]
+    pub(super) fn end<T>(&mut self) -> Result<T, Halt> {
+        self.stop = Stop::End;
+        Err(Halt)
+    }
+
+    #[cold]
+    pub(super) fn fail<T>(
+        &mut self,
+        at: usize,
+        what: impl Into<String>,
+        mend: &'static str,
+    ) -> Result<T, Halt> {
+        self.stop = Stop::Flaw { at, what: what.into(), mend };
+        Err(Halt)
+    }
+
+    /// "`found` where `wanted` is due", at the cursor.
+    #[cold]
+    pub(super) fn unexpected<T>(&mut self, wanted: &str) -> Result<T, Halt> {
+        let Some(found) = self.text[self.at..].chars().next() else { return self.end() };
+        self.fail(self.at, format!("found {found:?} where {wanted} is due"), "")
+    }
+
+    pub(super) fn check_depth(&mut self, depth: usize) -> Result<(), Halt> {
+        if depth < NESTING_MAX {
+            return Ok(());
+        }
+        let what = format!("lists and maps are nested more than {NESTING_MAX} deep");
+        self.fail(self.at, what, "a history holds plain values: flatten it where it is recorded")
+    }
+
+    /// A cell for text, unless nothing is kept.
+    #[inline]
+    pub(super) fn text_cell(&mut self, text: &str) -> Cell {
+        if self.discard { Cell::NIL } else { self.arena.str(text) }
+    }
+
+    pub(super) fn quoted_text(&self, quoted: Quoted) -> &str {
+        match quoted {
+            Quoted::Plain(start, end) => &self.text[start..end],
+            Quoted::Unescaped => &self.unescaped,
+        }
+    }
+
+    #[inline]
+    pub(super) fn quoted_symbol(&mut self, quoted: Quoted) -> Symbol {
+        let text = match quoted {
+            Quoted::Plain(start, end) => &self.text[start..end],
+            Quoted::Unescaped => &self.unescaped,
+        };
+        self.arena.strings.intern(text)
+    }
+
+    #[inline]
+    pub(super) fn quoted_cell(&mut self, quoted: Quoted) -> Cell {
+        if self.discard { Cell::NIL } else { Cell::str(self.quoted_symbol(quoted)) }
+    }
+
+    /// A cell for the list or map whose elements are on the stack from `base` on.
+    #[inline]
+    pub(super) fn collect(&mut self, base: usize, map: bool) -> Cell {
+        let items = &self.stack[base..];
+        let cell = match (self.discard, map) {
+            (true, _) => Cell::NIL,
+            (false, true) => self.arena.map(items),
+            (false, false) => self.arena.list(items),
+        };
+        self.stack.truncate(base);
+        cell
+    }
+
+    #[inline]
+    pub(super) fn keep(&mut self, cell: Cell) {
+        if !self.discard {
+            self.stack.push(cell);
+        }
+    }
+
+    /// A whole number of any size. One beyond 64 bits is kept as its digits and an `N`, as EDN
+    /// writes it, so that different numbers stay different.
+    pub(super) fn integer_cell(&mut self, digits: &str) -> Cell {
+        let digits = digits.strip_prefix('+').unwrap_or(digits);
+        match digits.parse() {
+            Ok(n) => self.arena.int(n),
+            Err(_) => self.text_cell(&format!("{digits}N")),
+        }
+    }
+
+    /// A number with a fraction or an exponent. One that is too big for a float is kept as text.
+    pub(super) fn float_cell(&mut self, text: &str) -> Cell {
+        match text.parse::<f64>() {
+            Ok(x) if x.is_finite() && !self.discard => self.arena.float(x),
+            _ => self.text_cell(text),
+        }
+    }
+
+    /// Four hexadecimal digits at the cursor, and past them.
+    fn hex4(&mut self) -> Result<u32, Halt> {
+        let Some(digits) = self.bytes.get(self.at..self.at + 4) else {
+            return if self.bytes[self.at..].iter().all(u8::is_ascii_hexdigit) {
+                self.end()
+            } else {
+                self.fail(self.at, "\\u takes four hexadecimal digits", "")
+            };
+        };
+        let mut code = 0;
+        for &digit in digits {
+            match char::from(digit).to_digit(16) {
+                Some(digit) => code = code * 16 + digit,
+                None => return self.fail(self.at, "\\u takes four hexadecimal digits", ""),
+            }
+        }
+        self.at += 4;
+        Ok(code)
+    }
+
+    /// Notes that an event begins here.
+    #[inline]
+    pub(super) const fn anchor(&mut self) {
+        self.anchor = (self.at, self.line);
+    }
+
+    /// The line a byte is on, which is not before the event.
+    pub(super) fn line_of(&self, at: usize) -> u64 {
+        let (from, line) = self.anchor;
+        line + memchr::memchr_iter(b'\n', &self.bytes[from..at]).count() as u64
+    }
+
+    /// A flaw at a place in the text, which is not before the event.
+    pub(super) fn flaw(&self, at: usize, what: impl Into<String>, mend: &str) -> Flaw {
+        let column = Some(self.block.column(at));
+        Flaw { line: self.line_of(at), column, what: what.into(), mend: mend.into() }
+    }
+
+    /// Whether these bytes stand at the cursor; if so, past them.
+    #[inline]
+    pub(super) fn word(&mut self, word: &str) -> bool {
+        let found = self.bytes[self.at..].starts_with(word.as_bytes());
+        self.at += if found { word.len() } else { 0 };
+        found
+    }
+
+    /// Digits at the cursor as a number; `None`, and the cursor stays, if there are none or too
+    /// many.
+    #[inline]
+    pub(super) fn natural(&mut self) -> Option<u64> {
+        let mut n: u64 = 0;
+        let mut at = self.at;
+        while let Some(digit) = self.bytes.get(at).map(|byte| byte.wrapping_sub(b'0')) {
+            if digit > 9 {
+                break;
+            }
+            n = n.checked_mul(10)?.checked_add(u64::from(digit))?;
+            at += 1;
+        }
+        let found = at > self.at;
+        self.at = at;
+        found.then_some(n)
+    }
+
+    /// What follows `\u`; two of them for a character beyond 16 bits.
+    pub(super) fn unicode(&mut self) -> Result<char, Halt> {
+        let start = self.at - 2;
+        let mut code = self.hex4()?;
+        if (0xD800..0xDC00).contains(&code) {
+            for expected in *b"\\u" {
+                if self.need()? != expected {
+                    return self.fail(start, HALF, "");
+                }
+                self.at += 1;
+            }
+            let low = self.hex4()?;
+            if !(0xDC00..0xE000).contains(&low) {
+                return self.fail(start, HALF, "");
+            }
+            code = 0x1_0000 + ((code - 0xD800) << 10) + (low - 0xDC00);
+        }
+        match char::from_u32(code) {
+            Some(character) => Ok(character),
+            None => self.fail(start, HALF, ""),
+        }
+    }
+}
+
+const HALF: &str = "half a surrogate pair is no character";
