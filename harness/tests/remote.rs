@@ -1,5 +1,7 @@
 //! Commands and files on a real SSH server.
 
+#![expect(clippy::unwrap_used, reason = "clippy excuses test functions alone")]
+
 mod sshd;
 
 use std::path::Path;
