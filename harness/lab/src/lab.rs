@@ -68,10 +68,12 @@ impl Lab {
         for node in &mut lab.nodes {
             node.wait_isolated(deadline)?;
         }
-        ip::batch(&lab.nodes.iter().flat_map(cable).collect::<Vec<_>>())?;
-        for node in &mut lab.nodes {
-            node.plugged()?;
-        }
+        let cables: Vec<String> = lab.nodes.iter().flat_map(cable).collect();
+        let plugged =
+            ip::batch(&cables).and_then(|()| lab.nodes.iter_mut().try_for_each(Node::plugged));
+        // A node that is gone cannot be plugged in: what it said before tells more than that.
+        plugged
+            .map_err(|error| lab.nodes.iter_mut().find_map(Node::last_words).unwrap_or(error))?;
         for node in &mut lab.nodes {
             node.wait_answers(deadline)?;
         }

@@ -29,6 +29,9 @@ const GREETING_POLL: Duration = Duration::from_millis(5);
 /// How long one such question may take.
 const GREETING_LIMIT: Duration = Duration::from_millis(500);
 
+/// How long a node that is thought to have failed may take to say why.
+const LAST_WORDS_LIMIT: Duration = Duration::from_millis(100);
+
 /// How much of a node's log to show when it did not boot, in bytes from its end.
 const LOG_TAIL_BYTES: usize = 400;
 
@@ -148,6 +151,15 @@ impl Node {
         Ok(())
     }
 
+    /// Why it has failed, if it has.
+    pub(crate) fn last_words(&mut self) -> Option<LabError> {
+        match self.next(Instant::now() + LAST_WORDS_LIMIT, "last words") {
+            Ok(Started::Said(report @ Report::Failed(_))) => Some(self.unexpected(&report)),
+            Ok(Started::Failed(error)) | Err(error @ LabError::Boot { .. }) => Some(error),
+            _ => None,
+        }
+    }
+
     /// Kills it, without waiting for its end.
     pub(crate) fn kill(&mut self) {
         // An init that is only being started is not ours to kill yet: but the end of its input that the
@@ -261,9 +273,8 @@ fn launch(
     };
     let line =
         serde_json::to_string(&boot).map_err(|error| LabError::io("describe a node", error))?;
-    stdin
-        .write_all((line + "\n").as_bytes())
-        .map_err(|error| LabError::io("tell init what to boot", error))?;
+    // Fails only if init has ended already, which the end of its reports tells too.
+    let _ = stdin.write_all((line + "\n").as_bytes());
     let _ = sender.send(Started::Init { pid, stdin });
     let mut reports = BufReader::new(stdout);
     // Until init has mounted the disks they are held open here; the second report comes after that.
