@@ -1,5 +1,28 @@
 //! What to do and which checkers judge it: workloads, store clients and bundled systems.
+//!
+//! A store is described by a `system.toml` ([`load_system`]) and spoken to by a client built in
+//! here or by a program of the user's. Nothing outside this crate knows a store's name.
 
+mod blueprint;
+mod daemon;
+mod db;
+mod endpoint;
+mod etcd;
+mod grpc;
+mod json;
+mod mistakes;
+mod register;
+mod registry;
+mod stdio;
+mod system;
+mod system_file;
+mod template;
 mod workload;
 
+pub use register::Register;
+pub use registry::{systems, workload, workloads};
+pub use system::{
+    DescribedSystem, LoadError, SystemOption, SystemOptions, SystemSummary, describe_system,
+    load_system,
+};
 pub use workload::{Generators, Workload, WorkloadOptions};

@@ -1,0 +1,171 @@
+//! The client: operations into calls, answers into values.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use deposed_core::{Client, ClientError, Invocation};
+use deposed_history::Value;
+use prost::Message;
+
+use super::outcome;
+use super::wire::{
+    CREATE, Comparand, Compare, EQUAL, PutRequest, PutResponse, RangeRequest, RangeResponse,
+    Request, RequestOp, StatusRequest, StatusResponse, TxnRequest, TxnResponse, VALUE,
+};
+use crate::endpoint::{ClientKind, Endpoint, EndpointPlan, Probe};
+use crate::grpc::{CallError, Connection};
+use crate::json;
+
+/// How long a connection may take to be made.
+const CONNECT_LIMIT: Duration = Duration::from_secs(1);
+/// How long a node may take to say how it is.
+const PROBE_LIMIT: Duration = Duration::from_secs(1);
+
+/// `kind = "etcd"`. Setting `read`: `linearizable` asks the quorum, `serializable` one node.
+pub(crate) const KIND: ClientKind =
+    ClientKind { name: "etcd", supports: &["read", "write", "cas"], settings: &["read"], endpoint };
+
+fn endpoint(plan: EndpointPlan) -> Result<Arc<dyn Endpoint>, String> {
+    let serializable = plan.choice("read", &[("linearizable", false), ("serializable", true)])?;
+    // A fifth is kept back, so that the answer of the client comes before the run loop's deadline.
+    Ok(Arc::new(EtcdEndpoint { addr: plan.addr, serializable, limit: plan.op_limit * 4 / 5 }))
+}
+
+struct EtcdEndpoint {
+    addr: SocketAddr,
+    serializable: bool,
+    limit: Duration,
+}
+
+#[async_trait]
+impl Endpoint for EtcdEndpoint {
+    async fn connect(&self, _process: u32) -> Result<Box<dyn Client>, ClientError> {
+        let connection =
+            Connection::open(self.addr, CONNECT_LIMIT).await.map_err(ClientError::Definite)?;
+        Ok(Box::new(EtcdClient {
+            addr: self.addr,
+            serializable: self.serializable,
+            limit: self.limit,
+            connection: Some(connection),
+        }))
+    }
+
+    fn probe(&self) -> Option<&dyn Probe> {
+        Some(self)
+    }
+}
+
+#[async_trait]
+impl Probe for EtcdEndpoint {
+    /// It serves when a read that needs the quorum is answered.
+    async fn serves(&self) -> Result<(), String> {
+        let read = RangeRequest { key: b"\0".to_vec(), serializable: false };
+        let mut connection = Connection::open(self.addr, PROBE_LIMIT).await?;
+        let answer = connection.call("/etcdserverpb.KV/Range", &read, PROBE_LIMIT).await;
+        answer.map(|_: RangeResponse| ()).map_err(|e| e.to_string())
+    }
+
+    async fn leads(&self) -> Result<bool, String> {
+        let mut connection = Connection::open(self.addr, PROBE_LIMIT).await?;
+        let path = "/etcdserverpb.Maintenance/Status";
+        let status: StatusResponse = connection
+            .call(path, &StatusRequest {}, PROBE_LIMIT)
+            .await
+            .map_err(|e| e.to_string())?;
+        let member = status.header.ok_or("a status without header")?.member_id;
+        Ok(member != 0 && member == status.leader)
+    }
+}
+
+struct EtcdClient {
+    addr: SocketAddr,
+    serializable: bool,
+    limit: Duration,
+    /// Made again, before an operation is sent, when it has ended.
+    connection: Option<Connection>,
+}
+
+#[async_trait]
+impl Client for EtcdClient {
+    async fn invoke(&mut self, op: &Invocation) -> Result<Value, ClientError> {
+        let (key, argument) = match op.value.as_list() {
+            Some([key, argument]) => (key, argument),
+            _ => return Err(malformed(op)),
+        };
+        let key_bytes = json::to_key(key);
+        match (&*op.f, argument.as_list()) {
+            ("read", _) => {
+                let read = RangeRequest { key: key_bytes, serializable: self.serializable };
+                let answer: RangeResponse = self
+                    .call("/etcdserverpb.KV/Range", &read)
+                    .await
+                    .map_err(|e| outcome::of_read(&e))?;
+                let value = answer.kvs.first().map(|kv| json::from_bytes(&kv.value));
+                Ok(Value::pair(key.clone(), value))
+            }
+            ("write", _) => {
+                let put = PutRequest { key: key_bytes, value: json::to_bytes(argument) };
+                let _: PutResponse = self
+                    .call("/etcdserverpb.KV/Put", &put)
+                    .await
+                    .map_err(|e| outcome::of_write(&e))?;
+                Ok(op.value.clone())
+            }
+            ("cas", Some([old, new])) => {
+                let txn = compare_and_set(key_bytes, old, new);
+                let answer: TxnResponse = self
+                    .call("/etcdserverpb.KV/Txn", &txn)
+                    .await
+                    .map_err(|e| outcome::of_write(&e))?;
+                if answer.succeeded { Ok(op.value.clone()) } else { Err(ClientError::Precondition) }
+            }
+            _ => Err(malformed(op)),
+        }
+    }
+
+    async fn close(&mut self) {
+        self.connection = None;
+    }
+}
+
+impl EtcdClient {
+    async fn call<T: Message + Default>(
+        &mut self,
+        path: &str,
+        message: &impl Message,
+    ) -> Result<T, CallError> {
+        if self.connection.as_ref().is_none_or(Connection::ended) {
+            let opened = Connection::open(self.addr, CONNECT_LIMIT.min(self.limit)).await;
+            self.connection = Some(opened.map_err(CallError::NotSent)?);
+        }
+        let connection = self.connection.as_mut().expect("it was just opened");
+        let answer = connection.call(path, message, self.limit).await;
+        // A connection that lost a request is not trusted with the next.
+        if matches!(answer, Err(CallError::NotSent(_) | CallError::NoAnswer(_))) {
+            self.connection = None;
+        }
+        answer
+    }
+}
+
+/// One transaction: if the key has the old value (or, for `nil`, does not exist), put the new.
+fn compare_and_set(key: Vec<u8>, old: &Value, new: &Value) -> TxnRequest {
+    let (target, comparand) = if old.is_nil() {
+        (CREATE, Comparand::CreateRevision(0))
+    } else {
+        (VALUE, Comparand::Value(json::to_bytes(old)))
+    };
+    let compare = Compare { result: EQUAL, target, key: key.clone(), comparand: Some(comparand) };
+    let put = Request::Put(PutRequest { key, value: json::to_bytes(new) });
+    TxnRequest {
+        compare: vec![compare],
+        success: vec![RequestOp { request: Some(put) }],
+        failure: Vec::new(),
+    }
+}
+
+fn malformed(op: &Invocation) -> ClientError {
+    ClientError::Definite(format!("not an operation of this client: {} {}", op.f, op.value))
+}

@@ -1,0 +1,10 @@
+//! etcd's v3 API over gRPC: reads, writes and compare-and-set on keys.
+//!
+//! A client talks to the one node it was made for. It sends every operation once; what an error
+//! means is in [`outcome`].
+
+mod client;
+mod outcome;
+mod wire;
+
+pub(crate) use client::KIND;
