@@ -7,11 +7,13 @@
 mod analysis;
 mod budget;
 mod durability;
+pub mod linearizable;
 mod stats;
 
 pub use analysis::{Analysis, Anomaly, Edge, EdgeKind, Undecided, Verdict};
 pub use budget::{Budget, Exhausted};
 pub use durability::{Availability, CounterBounds, SetFull, TotalQueue, UniqueIds};
+pub use linearizable::{Linearizable, ModelKind};
 pub use stats::Stats;
 
 use deposed_history::History;

@@ -1,0 +1,55 @@
+//! What the searches see of a model: operations and states as numbers.
+
+use super::NEVER;
+
+/// No state: the operation cannot happen.
+pub(crate) const REFUSED: u32 = u32::MAX;
+
+/// One call in a search. Searches take them in the order of their invocations.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Entry {
+    /// What it does: a number that the automaton understands.
+    pub(crate) kind: u32,
+    /// Time of the invocation.
+    pub(crate) inv: u32,
+    /// Time of the return, [`NEVER`] if it may or may not have happened.
+    pub(crate) ret: u32,
+}
+
+impl Entry {
+    /// Whether nobody knows if it happened.
+    pub(crate) const fn is_optional(&self) -> bool {
+        self.ret == NEVER
+    }
+}
+
+/// What a kind of operation promises to the search.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Traits {
+    /// It never changes a state, but for the one that stands for any.
+    pub(crate) pure: bool,
+    /// The only state that allows it.
+    pub(crate) requires: Option<u32>,
+    /// The only state it can lead to.
+    pub(crate) leads_to: Option<u32>,
+    /// It depends on the state through `requires` alone and changes it through `leads_to` alone.
+    pub(crate) exact: bool,
+}
+
+/// A model over numbers. States and kinds are dense from 0.
+pub(crate) trait Automaton {
+    /// The state in the beginning.
+    fn start(&self) -> u32;
+
+    /// The state after an operation of `kind`, or [`REFUSED`].
+    fn step(&mut self, state: u32, kind: u32) -> u32;
+
+    /// What is promised of a kind.
+    fn traits(&self, kind: u32) -> Traits;
+
+    /// Whether two kinds do the same in every state.
+    fn same(&self, one: u32, other: u32) -> bool;
+
+    /// How many states [`Traits`] speak of; `step` may yield higher ones.
+    fn known_states(&self) -> usize;
+}

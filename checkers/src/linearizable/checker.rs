@@ -1,0 +1,239 @@
+//! The checker: objects in parallel, and what is said of all of them together.
+
+use deposed_history::{History, Outcome};
+use rayon::prelude::*;
+
+use super::judge::{BySearch, ByZones, Effort, Judge, Judged, Method, Scope};
+use super::model::Model;
+use super::models::Register;
+use super::object::{Object, split};
+use crate::{Analysis, Anomaly, Budget, Checker, Undecided};
+
+/// Violations that are listed; more are counted.
+const ANOMALIES_MAX: usize = 32;
+
+/// Undecided objects that are listed.
+const UNDECIDED_MAX: usize = 32;
+
+/// The models that come with the product.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ModelKind {
+    /// `read`, `write`.
+    Register,
+    /// `read`, `write`, `cas [from to]`.
+    CasRegister,
+}
+
+impl ModelKind {
+    /// All of them.
+    pub const ALL: &[Self] = &[Self::Register, Self::CasRegister];
+
+    /// Its name on the command line.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Register => "register",
+            Self::CasRegister => "cas-register",
+        }
+    }
+
+    /// The inverse of [`ModelKind::as_str`].
+    pub fn parse(name: &str) -> Option<Self> {
+        Self::ALL.iter().copied().find(|kind| kind.as_str() == name)
+    }
+}
+
+/// Decides whether a history is linearizable.
+pub struct Linearizable {
+    judge: Box<dyn Judge>,
+    keyed: bool,
+}
+
+impl Linearizable {
+    /// Against one of the product's models.
+    pub fn new(kind: ModelKind) -> Self {
+        let judge: Box<dyn Judge> = match kind {
+            ModelKind::Register => Box::new(ByZones(Register { cas: false })),
+            ModelKind::CasRegister => Box::new(ByZones(Register { cas: true })),
+        };
+        Self { judge, keyed: false }
+    }
+
+    /// Against a model of your own.
+    pub fn with_model(model: impl Model + 'static) -> Self {
+        Self { judge: Box::new(BySearch(model)), keyed: false }
+    }
+
+    /// Whether values are `[key, value]` pairs, one object for each key. A history whose header
+    /// says so is keyed in any case.
+    #[must_use]
+    pub fn keyed(mut self, keyed: bool) -> Self {
+        self.keyed = keyed;
+        self
+    }
+
+    /// Judges objects, the largest first, each with an equal effort.
+    fn judge_all(
+        &self,
+        history: &History,
+        keyed: bool,
+        objects: &[Object],
+        budget: &Budget,
+    ) -> Vec<Judged> {
+        let judge = |object: &Object, effort| {
+            let scope = Scope { history, keyed, calls: &object.calls, budget };
+            self.judge.judge(scope, effort)
+        };
+        // A hard object must not keep the others from being judged at all.
+        let quick = |object: &Object| judge(object, Effort::Quick);
+        let full = |(object, judged): (&Object, Judged)| match judged {
+            Judged::Undecided { again: true, .. } => judge(object, Effort::Full),
+            judged => judged,
+        };
+        let pool = (budget.threads > 1 && objects.len() > 1)
+            .then(|| rayon::ThreadPoolBuilder::new().num_threads(budget.threads).build().ok())
+            .flatten();
+        match pool {
+            Some(pool) => pool.install(|| {
+                let first: Vec<Judged> = objects.par_iter().map(quick).collect();
+                objects.par_iter().zip(first).map(full).collect()
+            }),
+            None => {
+                let first: Vec<Judged> = objects.iter().map(quick).collect();
+                objects.iter().zip(first).map(full).collect()
+            }
+        }
+    }
+}
+
+impl Checker for Linearizable {
+    fn name(&self) -> &str {
+        "linearizable"
+    }
+
+    fn check(&self, history: &History, budget: &Budget) -> Analysis {
+        let keyed = self.keyed || history.header().keyed;
+        let split = split(history, keyed);
+        let judged = self.judge_all(history, keyed, &split.objects, budget);
+        let mut report = Report::default();
+        for (object, judged) in split.objects.iter().zip(judged) {
+            report.add(history, object, judged);
+        }
+        if let Some(&call) = split.keyless.first() {
+            let invoke = history.calls()[call as usize].invoke;
+            report.undecided.push(Undecided {
+                key: None,
+                window: (invoke, invoke),
+                reason: format!(
+                    "{} calls have no [key value] pair as value, the first at op {}",
+                    split.keyless.len(),
+                    history.op(invoke).index()
+                ),
+                known: None,
+            });
+        }
+        let nothing = !history.calls().iter().any(|call| call.outcome == Outcome::Ok);
+        if nothing && report.anomalies.is_empty() {
+            report.undecided = vec![Undecided {
+                key: None,
+                window: (0, (history.len() as u32).saturating_sub(1)),
+                reason: "vacuous: no operation succeeded".into(),
+                known: None,
+            }];
+        }
+        let calls: usize = split.objects.iter().map(|object| object.calls.len()).sum();
+        report.finish(self, calls, keyed.then_some(split.objects.len()))
+    }
+}
+
+/// What was found of all objects.
+#[derive(Default)]
+struct Report {
+    anomalies: Vec<Anomaly>,
+    undecided: Vec<Undecided>,
+    linearizable: u64,
+    direct: u64,
+    searched: u64,
+    nodes: u64,
+}
+
+impl Report {
+    fn add(&mut self, history: &History, object: &Object, judged: Judged) {
+        let key = object.key.as_ref().map(ToString::to_string);
+        match judged {
+            Judged::Linearizable(method) => {
+                self.linearizable += 1;
+                match method {
+                    Method::Direct => self.direct += 1,
+                    Method::Search(nodes) => {
+                        self.searched += 1;
+                        self.nodes += nodes;
+                    }
+                }
+            }
+            Judged::Violation(anomaly) => {
+                let summary = match &key {
+                    Some(key) => format!("key {key}: {}", anomaly.summary),
+                    None => anomaly.summary,
+                };
+                self.anomalies.push(Anomaly { key, summary, ..*anomaly });
+            }
+            Judged::Undecided { reached, why, .. } => {
+                self.undecided.push(undecided(history, object, key, reached, why));
+            }
+        }
+    }
+
+    fn finish(mut self, checker: &Linearizable, calls: usize, objects: Option<usize>) -> Analysis {
+        let count = self.anomalies.len() as u64;
+        self.anomalies.truncate(ANOMALIES_MAX);
+        let undecided = self.undecided.len();
+        self.undecided.truncate(UNDECIDED_MAX);
+        let on = objects.map_or_else(String::new, |objects| format!(" on {objects} keys"));
+        let found = match (count, undecided) {
+            (0, 0) => "a legal order exists".to_owned(),
+            (0, n) => format!("{n} not decided"),
+            (n, 0) => format!("{n} without a legal order"),
+            (n, m) => format!("{n} without a legal order, {m} not decided"),
+        };
+        let summary = format!("{calls} calls{on} as {}: {found}", checker.judge.model_name());
+        let details = serde_json::json!({
+            "calls": calls,
+            "linearizable": self.linearizable,
+            "model": checker.judge.model_name(),
+            "objects": objects.unwrap_or(1),
+            "search_nodes": self.nodes,
+            "searched": self.searched,
+            "undecided": undecided,
+            "violations": count,
+            "without_search": self.direct,
+        });
+        Analysis {
+            anomaly_count: count,
+            details,
+            ..Analysis::from_findings(checker.name(), summary, self.anomalies, self.undecided)
+        }
+    }
+}
+
+fn undecided(
+    history: &History,
+    object: &Object,
+    key: Option<String>,
+    reached: u32,
+    reason: String,
+) -> Undecided {
+    let calls = object.calls.iter().map(|&index| history.calls()[index as usize]);
+    let last =
+        calls.clone().map(|call| call.complete.unwrap_or(call.invoke)).max().unwrap_or_default();
+    let first = object.calls.first().map_or(0, |&index| history.calls()[index as usize].invoke);
+    // Times are positions + 1.
+    let from = reached.checked_sub(1).map_or(first, |position| position.min(last));
+    let fine = calls.filter(|call| call.complete.is_some_and(|position| position < from)).count();
+    let known = (fine > 0).then(|| {
+        format!(
+            "the {fine} calls that returned before op {} have a legal order",
+            history.op(from).index()
+        )
+    });
+    Undecided { key, window: (from, last), reason, known }
+}

@@ -1,0 +1,534 @@
+//! Just-in-time depth-first search for a legal order (Lowe 2017), with the rules that keep it small.
+//!
+//! A configuration is an event, the set of open calls that have already taken effect, and a state.
+//!
+//! - R1: a call takes effect only when some return cannot wait any longer.
+//! - R2: pure calls take effect the moment the state allows, without branching.
+//! - R3: a state is never left while a call that needs it remains and none that leads to it does.
+//! - R4: of calls that do the same, the one that must return first goes first, optional ones last.
+//! - R6: a configuration that used more optional calls than another one, and is otherwise the same,
+//!   can do nothing that the other cannot.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use rustc_hash::FxHashMap;
+
+use super::NEVER;
+use super::automaton::{Automaton, Entry, REFUSED};
+use super::mask::Mask;
+use super::timeline::Timeline;
+use crate::{Budget, Exhausted};
+
+/// How a search ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Found {
+    /// There is a legal order.
+    Legal,
+    /// There is none. Holds the time of the furthest return that could not be reached.
+    Illegal {
+        /// A hint where to look.
+        reached: u32,
+    },
+    /// It gave up.
+    GaveUp {
+        /// Everything before this time has a legal order.
+        reached: u32,
+        /// Why.
+        why: GaveUp,
+    },
+}
+
+/// Why a search gave up.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum GaveUp {
+    /// The budget of the whole check.
+    Budget(Exhausted),
+    /// The nodes it was given.
+    Nodes,
+    /// Somebody else was faster.
+    Cancelled,
+    /// More calls were open at once than it can hold.
+    TooManyOpen(usize),
+}
+
+/// A result and what it took.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Searched {
+    pub(crate) found: Found,
+    pub(crate) nodes: u64,
+}
+
+/// Limits of one search.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Limits<'a> {
+    pub(crate) budget: &'a Budget,
+    /// Configurations it may visit.
+    pub(crate) nodes_max: u64,
+    /// Set when the answer is not needed any more.
+    pub(crate) cancelled: Option<&'a AtomicBool>,
+}
+
+/// How many configurations pass between looks at the clock.
+const NODES_PER_LOOK: u64 = 1024;
+
+impl Limits<'_> {
+    /// Errs if a search that has visited `nodes` configurations must stop.
+    pub(crate) fn check(&self, nodes: u64) -> Result<(), GaveUp> {
+        if nodes > self.nodes_max {
+            return Err(GaveUp::Nodes);
+        }
+        if nodes.is_multiple_of(NODES_PER_LOOK) {
+            if self.cancelled.is_some_and(|flag| flag.load(Ordering::Relaxed)) {
+                return Err(GaveUp::Cancelled);
+            }
+            self.budget.check().map_err(GaveUp::Budget)?;
+        }
+        Ok(())
+    }
+}
+
+/// Searches for a legal order of entries, which are in the order of their invocations.
+pub(crate) fn search<A: Automaton>(
+    automaton: &mut A,
+    entries: &[Entry],
+    limits: Limits<'_>,
+) -> Searched {
+    let timeline = Timeline::new(entries, |a, b| {
+        automaton.same(entries[a as usize].kind, entries[b as usize].kind)
+    });
+    match timeline.slots {
+        0..=64 => Search::<A, 1>::new(automaton, entries, &timeline, limits).run(),
+        65..=128 => Search::<A, 2>::new(automaton, entries, &timeline, limits).run(),
+        129..=256 => Search::<A, 4>::new(automaton, entries, &timeline, limits).run(),
+        257..=1024 => Search::<A, 16>::new(automaton, entries, &timeline, limits).run(),
+        1025..=8192 => Search::<A, 128>::new(automaton, entries, &timeline, limits).run(),
+        slots => Searched {
+            found: Found::GaveUp { reached: 0, why: GaveUp::TooManyOpen(slots) },
+            nodes: 0,
+        },
+    }
+}
+
+struct Search<'a, A, const N: usize> {
+    automaton: &'a mut A,
+    entries: &'a [Entry],
+    timeline: &'a Timeline,
+    limits: Limits<'a>,
+    pure: Vec<bool>,
+    ahead: Ahead,
+    memo: Memo<N>,
+    /// The slots of optional calls.
+    optional: Mask<N>,
+}
+
+/// A configuration and which of its continuations comes next.
+struct Frame<const N: usize> {
+    event: u32,
+    state: u32,
+    next: u32,
+    /// How many calls had taken effect.
+    taken: u32,
+    mask: Mask<N>,
+}
+
+impl<'a, A: Automaton, const N: usize> Search<'a, A, N> {
+    fn new(
+        automaton: &'a mut A,
+        entries: &'a [Entry],
+        timeline: &'a Timeline,
+        limits: Limits<'a>,
+    ) -> Self {
+        let pure = entries.iter().map(|entry| automaton.traits(entry.kind).pure).collect();
+        let ahead = Ahead::new(automaton, entries);
+        let optional = Mask::first(timeline.optional.len());
+        let memo = if timeline.optional.is_empty() {
+            Memo::Exact(Table::new())
+        } else {
+            Memo::Antichain { used: FxHashMap::default(), reserved: 0, len: 0 }
+        };
+        Self { automaton, entries, timeline, limits, pure, ahead, memo, optional }
+    }
+
+    fn run(mut self) -> Searched {
+        let mut nodes = 0;
+        let mut reached = 0;
+        let found = match self.explore(&mut nodes, &mut reached) {
+            Ok(found) => found,
+            Err(why) => Found::GaveUp { reached: self.time(reached), why },
+        };
+        self.memo.release(self.limits.budget);
+        Searched { found, nodes }
+    }
+
+    fn explore(&mut self, nodes: &mut u64, reached: &mut u32) -> Result<Found, GaveUp> {
+        let end = self.timeline.events.len() as u32;
+        let start = self.automaton.start();
+        let (event, mask) = self.advance(0, Mask::EMPTY, start);
+        *reached = event;
+        if event == end {
+            return Ok(Found::Legal);
+        }
+        self.remember(event, start, mask)?;
+        let taken = self.ahead.taken.len() as u32;
+        let mut stack = vec![Frame { event, state: start, next: 0, taken, mask }];
+        while let Some(frame) = stack.last_mut() {
+            self.ahead.undo(frame.taken as usize);
+            let Some(entry) = self.candidate(frame) else {
+                stack.pop();
+                continue;
+            };
+            let (event, state, mut mask) = (frame.event, frame.state, frame.mask);
+            let kind = self.entries[entry as usize].kind;
+            let next = self.automaton.step(state, kind);
+            if next == REFUSED || !self.is_worth_it(entry, state, next) {
+                continue;
+            }
+            self.take(entry, &mut mask);
+            self.take_pure(event, next, &mut mask);
+            let (event, mask) = self.advance(event, mask, next);
+            if event == end {
+                return Ok(Found::Legal);
+            }
+            *reached = (*reached).max(event);
+            if self.remember(event, next, mask)? {
+                *nodes += 1;
+                self.limits.check(*nodes)?;
+                let taken = self.ahead.taken.len() as u32;
+                stack.push(Frame { event, state: next, next: 0, taken, mask });
+            }
+        }
+        Ok(Found::Illegal { reached: self.time(*reached) })
+    }
+
+    /// The time of an event.
+    fn time(&self, event: u32) -> u32 {
+        self.timeline.events.get(event as usize).map_or(NEVER, |event| {
+            let entry = &self.entries[event.entry as usize];
+            if event.is_return { entry.ret } else { entry.inv }
+        })
+    }
+
+    /// The next call that could take effect now: the one that must return, then the others that
+    /// are open, then optional ones.
+    fn candidate(&self, frame: &mut Frame<N>) -> Option<u32> {
+        let timeline = self.timeline;
+        let returning = timeline.events[frame.event as usize].entry;
+        let open = timeline.open(frame.event);
+        let optional = timeline.optional(frame.event);
+        loop {
+            let at = frame.next as usize;
+            frame.next += 1;
+            if at == 0 {
+                return Some(returning);
+            } else if let Some(&entry) = open.get(at - 1) {
+                let taken = frame.mask.has(timeline.slot[entry as usize]);
+                if entry != returning && !taken && !self.has_earlier_twin(entry, open, &frame.mask)
+                {
+                    return Some(entry);
+                }
+            } else {
+                let &entry = optional.get(at - 1 - open.len())?;
+                if self.is_first_of_its_kind(entry, open, &frame.mask) {
+                    return Some(entry);
+                }
+            }
+        }
+    }
+
+    /// Whether an open call that does the same must return before `entry` (rule R4).
+    fn has_earlier_twin(&self, entry: u32, open: &[u32], mask: &Mask<N>) -> bool {
+        let this = &self.entries[entry as usize];
+        open.iter().any(|&other| {
+            let that = &self.entries[other as usize];
+            that.ret < this.ret
+                && !mask.has(self.timeline.slot[other as usize])
+                && self.automaton.same(that.kind, this.kind)
+        })
+    }
+
+    /// Whether an optional call is unused, and no other unused one does the same (rule R4).
+    fn is_first_of_its_kind(&self, entry: u32, open: &[u32], mask: &Mask<N>) -> bool {
+        let slot = self.timeline.slot[entry as usize];
+        if mask.has(slot) {
+            return false;
+        }
+        let twin = self.timeline.twin[slot as usize];
+        (twin == NEVER || mask.has(twin)) && !self.has_earlier_twin(entry, open, mask)
+    }
+
+    /// Rule R3, and no optional call without a use.
+    fn is_worth_it(&self, entry: u32, state: u32, next: u32) -> bool {
+        let optional = self.entries[entry as usize].is_optional();
+        if state == next {
+            return !optional;
+        }
+        !(self.ahead.strands(entry, state) || optional && self.ahead.is_useless(next))
+    }
+
+    fn take(&mut self, entry: u32, mask: &mut Mask<N>) {
+        mask.set(self.timeline.slot[entry as usize]);
+        self.ahead.take(entry);
+    }
+
+    /// Rule R2 for the calls that are open at a return.
+    fn take_pure(&mut self, event: u32, state: u32, mask: &mut Mask<N>) {
+        for &entry in self.timeline.open(event) {
+            if self.pure[entry as usize]
+                && !mask.has(self.timeline.slot[entry as usize])
+                && self.automaton.step(state, self.entries[entry as usize].kind) == state
+            {
+                self.take(entry, mask);
+            }
+        }
+    }
+
+    /// Goes on to the first return of a call that has not taken effect.
+    fn advance(&mut self, mut event: u32, mut mask: Mask<N>, state: u32) -> (u32, Mask<N>) {
+        while let Some(&at) = self.timeline.events.get(event as usize) {
+            let slot = self.timeline.slot[at.entry as usize];
+            if at.is_return {
+                if !mask.has(slot) {
+                    break;
+                }
+                mask.clear(slot);
+            } else if self.pure[at.entry as usize]
+                && self.automaton.step(state, self.entries[at.entry as usize].kind) == state
+            {
+                self.take(at.entry, &mut mask);
+            }
+            event += 1;
+        }
+        (event, mask)
+    }
+
+    /// Whether a configuration is new and worth looking at.
+    fn remember(&mut self, event: u32, state: u32, mask: Mask<N>) -> Result<bool, GaveUp> {
+        self.memo
+            .insert(event, state, mask, &self.optional, self.limits.budget)
+            .map_err(GaveUp::Budget)
+    }
+}
+
+/// What is still to come for each state: how many calls need it, how many lead to it.
+struct Ahead {
+    of: Vec<Needs>,
+    /// Calls that need a state, and have happened.
+    needed: Vec<u32>,
+    /// Optional calls that need it.
+    wanted: Vec<u32>,
+    /// Calls that lead to it.
+    reachable: Vec<u32>,
+    /// Calls that may lead anywhere.
+    anywhere: u32,
+    /// Whether every call is exact, so that the counts tell everything.
+    exact: bool,
+    /// Calls that took effect, in order.
+    taken: Vec<u32>,
+}
+
+#[derive(Clone, Copy)]
+struct Needs {
+    requires: u32,
+    leads_to: u32,
+    optional: bool,
+    anywhere: bool,
+}
+
+impl Ahead {
+    fn new<A: Automaton>(automaton: &A, entries: &[Entry]) -> Self {
+        let states = automaton.known_states();
+        let mut exact = true;
+        let of = entries
+            .iter()
+            .map(|entry| {
+                let traits = automaton.traits(entry.kind);
+                exact &= traits.exact;
+                Needs {
+                    requires: traits.requires.unwrap_or(REFUSED),
+                    leads_to: traits.leads_to.unwrap_or(REFUSED),
+                    optional: entry.is_optional(),
+                    anywhere: !traits.pure && traits.leads_to.is_none(),
+                }
+            })
+            .collect();
+        let zeroes = || vec![0; states];
+        let mut ahead = Self {
+            of,
+            needed: zeroes(),
+            wanted: zeroes(),
+            reachable: zeroes(),
+            anywhere: 0,
+            exact,
+            taken: Vec::new(),
+        };
+        for entry in 0..entries.len() {
+            ahead.count(entry, 1);
+        }
+        ahead
+    }
+
+    fn count(&mut self, entry: usize, by: i32) {
+        let needs = self.of[entry];
+        let add = |count: &mut u32| *count = count.wrapping_add_signed(by);
+        if needs.requires != REFUSED {
+            let counts = if needs.optional { &mut self.wanted } else { &mut self.needed };
+            add(&mut counts[needs.requires as usize]);
+        }
+        if needs.leads_to != REFUSED {
+            add(&mut self.reachable[needs.leads_to as usize]);
+        }
+        if needs.anywhere {
+            add(&mut self.anywhere);
+        }
+    }
+
+    fn take(&mut self, entry: u32) {
+        self.taken.push(entry);
+        self.count(entry as usize, -1);
+    }
+
+    fn undo(&mut self, len: usize) {
+        while self.taken.len() > len {
+            if let Some(entry) = self.taken.pop() {
+                self.count(entry as usize, 1);
+            }
+        }
+    }
+
+    /// Whether `entry` leaves `state` for good while somebody still needs it.
+    fn strands(&self, entry: u32, state: u32) -> bool {
+        let Some(&needed) = self.needed.get(state as usize) else { return false };
+        let needs = self.of[entry as usize];
+        let own = u32::from(!needs.optional && needs.requires == state);
+        needed > own && self.reachable[state as usize] == 0 && self.anywhere == 0
+    }
+
+    /// Whether nobody has a use for a state.
+    fn is_useless(&self, state: u32) -> bool {
+        self.exact
+            && self.needed.get(state as usize).is_none_or(|count| *count == 0)
+            && self.wanted.get(state as usize).is_none_or(|count| *count == 0)
+    }
+}
+
+/// Configurations that were visited.
+enum Memo<const N: usize> {
+    /// Without optional calls: a set.
+    Exact(Table<N>),
+    /// With optional calls: for each event, state and set of other calls the smallest sets of
+    /// optional calls used.
+    Antichain { used: FxHashMap<(u32, u32, Mask<N>), Vec<Mask<N>>>, reserved: u64, len: u64 },
+}
+
+impl<const N: usize> Memo<N> {
+    fn insert(
+        &mut self,
+        event: u32,
+        state: u32,
+        mask: Mask<N>,
+        optional: &Mask<N>,
+        budget: &Budget,
+    ) -> Result<bool, Exhausted> {
+        match self {
+            Self::Exact(table) => table.insert(event, state, mask, budget),
+            Self::Antichain { used, reserved, len } => {
+                let sets = used.entry((event, state, mask.without(optional))).or_default();
+                let set = mask.and(optional);
+                if sets.iter().any(|smaller| smaller.within(&set)) {
+                    return Ok(false);
+                }
+                sets.retain(|larger| !set.within(larger));
+                sets.push(set);
+                *len += 1;
+                // A key, a vector and a set, at the load factor of the map.
+                let bytes = *len * (48 + 32 * N as u64);
+                if bytes > *reserved {
+                    let more = bytes.max(1 << 16);
+                    budget.reserve(more)?;
+                    *reserved += more;
+                }
+                Ok(true)
+            }
+        }
+    }
+
+    fn release(&self, budget: &Budget) {
+        budget.release(match self {
+            Self::Exact(table) => table.reserved,
+            Self::Antichain { reserved, .. } => *reserved,
+        });
+    }
+}
+
+/// A set of configurations with open addressing.
+struct Table<const N: usize> {
+    slots: Vec<Slot<N>>,
+    len: usize,
+    reserved: u64,
+}
+
+#[derive(Clone, Copy)]
+struct Slot<const N: usize> {
+    /// [`NEVER`] if it is free.
+    event: u32,
+    state: u32,
+    mask: Mask<N>,
+}
+
+impl<const N: usize> Slot<N> {
+    const FREE: Self = Self { event: NEVER, state: 0, mask: Mask::EMPTY };
+}
+
+impl<const N: usize> Table<N> {
+    fn new() -> Self {
+        Self { slots: vec![Slot::FREE; 1 << 8], len: 0, reserved: 0 }
+    }
+
+    fn insert(
+        &mut self,
+        event: u32,
+        state: u32,
+        mask: Mask<N>,
+        budget: &Budget,
+    ) -> Result<bool, Exhausted> {
+        if self.len * 2 >= self.slots.len() {
+            self.grow(budget)?;
+        }
+        let at = self.find(event, state, &mask);
+        if self.slots[at].event != NEVER {
+            return Ok(false);
+        }
+        self.slots[at] = Slot { event, state, mask };
+        self.len += 1;
+        Ok(true)
+    }
+
+    /// Where a configuration is or would go.
+    fn find(&self, event: u32, state: u32, mask: &Mask<N>) -> usize {
+        let last = self.slots.len() - 1;
+        let mut at = mask.hash_with(event, state) as usize & last;
+        loop {
+            let slot = &self.slots[at];
+            if slot.event == NEVER
+                || slot.event == event && slot.state == state && slot.mask == *mask
+            {
+                return at;
+            }
+            at = (at + 1) & last;
+        }
+    }
+
+    fn grow(&mut self, budget: &Budget) -> Result<(), Exhausted> {
+        let len = self.slots.len() * 2;
+        let bytes = (len * size_of::<Slot<N>>()) as u64;
+        budget.reserve(bytes)?;
+        let old = std::mem::replace(&mut self.slots, vec![Slot::FREE; len]);
+        for slot in old.into_iter().filter(|slot| slot.event != NEVER) {
+            let at = self.find(slot.event, slot.state, &slot.mask);
+            self.slots[at] = slot;
+        }
+        budget.release(self.reserved);
+        self.reserved = bytes;
+        Ok(())
+    }
+}

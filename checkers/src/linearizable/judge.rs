@@ -1,0 +1,229 @@
+//! One object from its calls to an answer: fast path, search, witness, verification.
+
+use deposed_history::History;
+
+use super::automaton::{Automaton, Entry};
+use super::case::{Begin, Case, Kept, parse};
+use super::dfs::{Found, GaveUp, Limits, search};
+use super::minimise::minimise;
+use super::model::{Malformed, Model};
+use super::models::Register;
+use super::register::{Compact, Proof, Zone, compact, prove, searchable, zone};
+use super::table::TableAutomaton;
+use super::verify::{Flaw, verify};
+use super::{NEVER, witness};
+use crate::{Anomaly, Budget};
+
+/// What is judged.
+#[derive(Clone, Copy)]
+pub(crate) struct Scope<'a> {
+    pub(crate) history: &'a History,
+    pub(crate) keyed: bool,
+    /// The object's calls, as indices into the history's.
+    pub(crate) calls: &'a [u32],
+    pub(crate) budget: &'a Budget,
+}
+
+/// How long to try.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Effort {
+    /// Long enough for almost every object.
+    Quick,
+    /// As long as the budget lasts.
+    Full,
+}
+
+/// The answer for one object.
+#[derive(Debug)]
+pub(crate) enum Judged {
+    Linearizable(Method),
+    Violation(Box<Anomaly>),
+    /// Not decided: everything before the time `reached` is fine.
+    Undecided {
+        reached: u32,
+        why: String,
+        again: bool,
+    },
+}
+
+/// How an object was found to be fine.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Method {
+    /// Without a search.
+    Direct,
+    /// By a search that visited so many configurations.
+    Search(u64),
+}
+
+/// Something that can judge objects: a model with all that is known of it.
+pub(crate) trait Judge: Send + Sync {
+    fn model_name(&self) -> &str;
+    fn judge(&self, scope: Scope<'_>, effort: Effort) -> Judged;
+}
+
+/// Configurations that a quick search may visit.
+fn nodes_max(effort: Effort, calls: usize) -> u64 {
+    match effort {
+        Effort::Quick => 30 * calls as u64 + 10_000,
+        Effort::Full => u64::MAX,
+    }
+}
+
+/// Judges by search alone: any model.
+pub(crate) struct BySearch<M>(pub(crate) M);
+
+impl<M: Model> Judge for BySearch<M> {
+    fn model_name(&self) -> &str {
+        self.0.name()
+    }
+
+    fn judge(&self, scope: Scope<'_>, effort: Effort) -> Judged {
+        let kept = match read(&self.0, scope) {
+            Ok(kept) => kept,
+            Err((call, malformed)) => return not_judged(scope, call, &malformed),
+        };
+        let mut automaton = TableAutomaton::new(&self.0, &self.0.init());
+        let entries: Vec<Entry> = kept
+            .iter()
+            .map(|kept| Entry { kind: automaton.kind(&kept.op), inv: kept.inv, ret: kept.ret })
+            .collect();
+        run_search(&self.0, scope, effort, &mut automaton, &entries)
+    }
+}
+
+/// Judges registers: zones first.
+pub(crate) struct ByZones(pub(crate) Register);
+
+impl Judge for ByZones {
+    fn model_name(&self) -> &str {
+        self.0.name()
+    }
+
+    fn judge(&self, scope: Scope<'_>, effort: Effort) -> Judged {
+        let register = match compact(scope.history, scope.calls, scope.keyed, self.0) {
+            Ok(register) => register,
+            Err((call, malformed)) => return not_judged(scope, call, &malformed),
+        };
+        match zone(&register) {
+            Zone::Linearizable => return Judged::Linearizable(Method::Direct),
+            Zone::Violation(violation) => {
+                if let Some(proof) = prove(&register, &violation) {
+                    return self.report(scope, &register, &proof);
+                }
+            }
+            Zone::Undecided => {}
+        }
+        let mut automaton = searchable(&register);
+        let entries = automaton.entries();
+        run_search(&self.0, scope, effort, &mut automaton, &entries)
+    }
+}
+
+impl ByZones {
+    fn report(&self, scope: Scope<'_>, register: &Compact, proof: &Proof) -> Judged {
+        let model = &self.0;
+        let mut kept = Vec::with_capacity(proof.kept.len());
+        for &(index, relaxed) in &proof.kept {
+            let call = register.calls[index as usize].call;
+            let Ok(Some(mut one)) = parse(model, scope.history, call, scope.keyed) else {
+                continue;
+            };
+            if let (true, Some(op)) = (relaxed, model.relaxed(&one.op)) {
+                one.op = op;
+            }
+            kept.push(one);
+        }
+        let case = Case { begin: Begin::Initially, until: NEVER, kept };
+        match verify(model, scope.history, scope.calls, scope.keyed, &case, scope.budget) {
+            Ok(_) => Judged::Violation(Box::new(witness::from_proof(
+                model,
+                scope.history,
+                scope.keyed,
+                &case,
+                register,
+                proof,
+            ))),
+            Err(flaw) => unverified(&flaw),
+        }
+    }
+}
+
+/// What the calls of an object say to a model.
+fn read<M: Model>(model: &M, scope: Scope<'_>) -> Result<Vec<Kept<M::Op>>, (u32, Malformed)> {
+    let mut kept = Vec::with_capacity(scope.calls.len());
+    for &call in scope.calls {
+        kept.extend(
+            parse(model, scope.history, call, scope.keyed)
+                .map_err(|malformed| (call, malformed))?,
+        );
+    }
+    Ok(kept)
+}
+
+fn run_search<M: Model, A: Automaton>(
+    model: &M,
+    scope: Scope<'_>,
+    effort: Effort,
+    automaton: &mut A,
+    entries: &[Entry],
+) -> Judged {
+    let nodes_max = nodes_max(effort, entries.len());
+    let limits = Limits { budget: scope.budget, nodes_max, cancelled: None };
+    let searched = search(automaton, entries, limits);
+    match searched.found {
+        Found::Legal => Judged::Linearizable(Method::Search(searched.nodes)),
+        Found::Illegal { reached } => match read(model, scope) {
+            Ok(kept) => prove_illegal(model, scope, kept, reached),
+            Err((call, malformed)) => not_judged(scope, call, &malformed),
+        },
+        Found::GaveUp { reached, why } => Judged::Undecided {
+            reached,
+            again: why == GaveUp::Nodes,
+            why: match why {
+                GaveUp::Budget(exhausted) => exhausted.to_string(),
+                GaveUp::Nodes | GaveUp::Cancelled => "the search was cut short".to_owned(),
+                GaveUp::TooManyOpen(open) => format!("{open} calls were open at once"),
+            },
+        },
+    }
+}
+
+/// From calls that a search found to be without a legal order to a verified witness.
+fn prove_illegal<M: Model>(
+    model: &M,
+    scope: Scope<'_>,
+    kept: Vec<Kept<M::Op>>,
+    reached: u32,
+) -> Judged {
+    let case = minimise(model, kept, reached, scope.budget);
+    match verify(model, scope.history, scope.calls, scope.keyed, &case, scope.budget) {
+        Ok(refutation) => Judged::Violation(Box::new(witness::from_refutation(
+            model,
+            scope.history,
+            scope.keyed,
+            &case,
+            &refutation,
+        ))),
+        Err(flaw) => unverified(&flaw),
+    }
+}
+
+/// A violation whose witness did not hold is none.
+fn unverified(flaw: &Flaw) -> Judged {
+    let why = match flaw {
+        Flaw::Exhausted(exhausted) => {
+            format!("a violation was found, but {exhausted} before its witness was verified")
+        }
+        flaw => format!(
+            "a violation was found, but its witness did not hold ({flaw}): this is a bug of the \
+             checker, please report it with the history"
+        ),
+    };
+    Judged::Undecided { reached: 0, why, again: false }
+}
+
+fn not_judged(scope: Scope<'_>, call: u32, malformed: &Malformed) -> Judged {
+    let invoke = scope.history.calls()[call as usize].invoke;
+    let index = scope.history.op(invoke).index();
+    Judged::Undecided { reached: 0, why: format!("op {index}: {malformed}"), again: false }
+}

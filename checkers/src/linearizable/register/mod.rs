@@ -1,0 +1,13 @@
+//! Registers and cas-registers: what most histories are about, so they have a compact form, the
+//! zone algorithm and a search of their own.
+
+mod compact;
+mod proof;
+mod search;
+mod zone;
+
+pub(crate) use compact::{Compact, compact};
+use compact::{F, RegisterCall};
+pub(crate) use proof::{Conclusion, Proof, prove};
+pub(crate) use search::searchable;
+pub(crate) use zone::{Zone, zone};

@@ -1,0 +1,118 @@
+//! Any model as an automaton: its operations and states are numbered as they are met, and every
+//! step is asked of the model once.
+
+use std::hash::Hash;
+
+use rustc_hash::FxHashMap;
+
+use super::automaton::{Automaton, REFUSED, Traits};
+use super::model::{Leads, Model};
+
+/// A model with what has been learnt of it.
+pub(crate) struct TableAutomaton<'m, M: Model> {
+    model: &'m M,
+    kinds: Numbering<M::Op>,
+    traits: Vec<Traits>,
+    states: Numbering<M::State>,
+    /// Of each state and kind that was met.
+    steps: FxHashMap<(u32, u32), u32>,
+    start: u32,
+    known_states: usize,
+}
+
+/// Things numbered from 0 in the order they were met.
+struct Numbering<T> {
+    by_number: Vec<T>,
+    numbers: FxHashMap<T, u32>,
+}
+
+impl<T: Clone + Eq + Hash> Numbering<T> {
+    fn new() -> Self {
+        Self { by_number: Vec::new(), numbers: FxHashMap::default() }
+    }
+
+    fn number(&mut self, thing: &T) -> u32 {
+        if let Some(&number) = self.numbers.get(thing) {
+            return number;
+        }
+        let number = self.by_number.len() as u32;
+        self.by_number.push(thing.clone());
+        self.numbers.insert(thing.clone(), number);
+        number
+    }
+}
+
+impl<'m, M: Model> TableAutomaton<'m, M> {
+    /// An automaton that begins in `start`.
+    pub(crate) fn new(model: &'m M, start: &M::State) -> Self {
+        let mut automaton = Self {
+            model,
+            kinds: Numbering::new(),
+            traits: Vec::new(),
+            states: Numbering::new(),
+            steps: FxHashMap::default(),
+            start: 0,
+            known_states: 1,
+        };
+        automaton.begin_in(start);
+        automaton
+    }
+
+    /// Begins in another state from now on.
+    pub(crate) fn begin_in(&mut self, start: &M::State) {
+        self.start = self.states.number(start);
+        self.known_states = self.known_states.max(self.start as usize + 1);
+    }
+
+    /// The number of an operation. All operations of a search must be numbered before it begins.
+    pub(crate) fn kind(&mut self, op: &M::Op) -> u32 {
+        let kind = self.kinds.number(op);
+        if kind as usize == self.traits.len() {
+            let requires = self.model.requires(op).map(|state| self.states.number(&state));
+            let (leads_to, nowhere) = match self.model.leads_to(op) {
+                Leads::To(state) => (Some(self.states.number(&state)), false),
+                Leads::Nowhere => (None, true),
+                Leads::Anywhere => (None, false),
+            };
+            self.traits.push(Traits {
+                pure: self.model.is_pure(op) || nowhere,
+                requires,
+                leads_to,
+                exact: self.model.is_exact(op),
+            });
+            self.known_states = self.states.by_number.len();
+        }
+        kind
+    }
+}
+
+impl<M: Model> Automaton for TableAutomaton<'_, M> {
+    fn start(&self) -> u32 {
+        self.start
+    }
+
+    fn step(&mut self, state: u32, kind: u32) -> u32 {
+        if let Some(&next) = self.steps.get(&(state, kind)) {
+            return next;
+        }
+        let op = &self.kinds.by_number[kind as usize];
+        let next = match self.model.step(&self.states.by_number[state as usize], op) {
+            Some(next) => self.states.number(&next),
+            None => REFUSED,
+        };
+        self.steps.insert((state, kind), next);
+        next
+    }
+
+    fn traits(&self, kind: u32) -> Traits {
+        self.traits[kind as usize]
+    }
+
+    fn same(&self, one: u32, other: u32) -> bool {
+        one == other
+    }
+
+    fn known_states(&self) -> usize {
+        self.known_states
+    }
+}

@@ -1,0 +1,123 @@
+//! The events of one object in order, and a slot for every call that is open: what lets a search
+//! name any set of open calls by a few machine words.
+
+use super::NEVER;
+use super::automaton::Entry;
+
+/// An invocation or a return.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Event {
+    /// Which entry.
+    pub(crate) entry: u32,
+    /// Whether it returns.
+    pub(crate) is_return: bool,
+}
+
+/// Events, slots, and which calls are open when one has to return.
+///
+/// Optional calls are open for ever and have the slots `0..optional` in the order of their
+/// invocations; the others share the slots above.
+#[derive(Debug)]
+pub(crate) struct Timeline {
+    pub(crate) events: Vec<Event>,
+    /// Of each entry.
+    pub(crate) slot: Vec<u32>,
+    /// The optional entries, in the order of their invocations.
+    pub(crate) optional: Vec<u32>,
+    /// For each optional entry the one before it that does the same, or [`NEVER`].
+    pub(crate) twin: Vec<u32>,
+    /// Slots in all.
+    pub(crate) slots: usize,
+    open: Vec<u32>,
+    /// For each event that is a return: where its open calls are in `open`, and how many optional
+    /// calls had been invoked.
+    at: Vec<At>,
+}
+
+#[derive(Debug, Clone, Copy, Default)]
+struct At {
+    start: u32,
+    end: u32,
+    optional: u32,
+}
+
+impl Timeline {
+    /// Lays out entries, which are in the order of their invocations; `same` tells whether two do
+    /// the same.
+    pub(crate) fn new(entries: &[Entry], same: impl Fn(u32, u32) -> bool) -> Self {
+        let mut returns: Vec<(u32, u32)> = entries
+            .iter()
+            .enumerate()
+            .filter(|(_, entry)| !entry.is_optional())
+            .map(|(index, entry)| (entry.ret, index as u32))
+            .collect();
+        returns.sort_unstable();
+        let optional: Vec<u32> =
+            (0..entries.len() as u32).filter(|&i| entries[i as usize].is_optional()).collect();
+        let twin = optional
+            .iter()
+            .enumerate()
+            .map(|(at, &entry)| {
+                optional[..at].iter().rposition(|&e| same(e, entry)).map_or(NEVER, |i| i as u32)
+            })
+            .collect();
+        let mut timeline = Self {
+            events: Vec::with_capacity(entries.len() + returns.len()),
+            slot: vec![0; entries.len()],
+            slots: optional.len(),
+            optional,
+            twin,
+            open: Vec::new(),
+            at: Vec::with_capacity(entries.len() + returns.len()),
+        };
+        timeline.lay_out(entries, &returns);
+        timeline
+    }
+
+    fn lay_out(&mut self, entries: &[Entry], returns: &[(u32, u32)]) {
+        let mut free: Vec<u32> = Vec::new();
+        let mut open: Vec<u32> = Vec::new();
+        let (mut begun, mut ended, mut optional) = (0, 0, 0);
+        while begun < entries.len() || ended < returns.len() {
+            let next = returns.get(ended);
+            let begins = entries
+                .get(begun)
+                .is_some_and(|entry| next.is_none_or(|(time, _)| entry.inv < *time));
+            if begins {
+                let entry = begun as u32;
+                if entries[begun].is_optional() {
+                    self.slot[begun] = optional;
+                    optional += 1;
+                } else {
+                    self.slot[begun] = free.pop().unwrap_or_else(|| {
+                        self.slots += 1;
+                        self.slots as u32 - 1
+                    });
+                    open.push(entry);
+                }
+                self.at.push(At::default());
+                self.events.push(Event { entry, is_return: false });
+                begun += 1;
+            } else if let Some(&(_, entry)) = next {
+                let start = self.open.len() as u32;
+                self.open.extend_from_slice(&open);
+                self.at.push(At { start, end: self.open.len() as u32, optional });
+                self.events.push(Event { entry, is_return: true });
+                open.retain(|&other| other != entry);
+                free.push(self.slot[entry as usize]);
+                ended += 1;
+            }
+        }
+    }
+
+    /// The calls that are not optional and open when the event, a return, takes place.
+    pub(crate) fn open(&self, event: u32) -> &[u32] {
+        let at = self.at[event as usize];
+        &self.open[at.start as usize..at.end as usize]
+    }
+
+    /// The optional calls invoked before the event, a return.
+    pub(crate) fn optional(&self, event: u32) -> &[u32] {
+        &self.optional[..self.at[event as usize].optional as usize]
+    }
+}
