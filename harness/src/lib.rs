@@ -1,6 +1,7 @@
 //! A fault-injection test harness for replicated stores.
 
 pub mod cli;
+pub mod doctor;
 pub mod exit;
 pub mod inventory;
 pub mod judge;
