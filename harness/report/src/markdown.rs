@@ -7,7 +7,7 @@ use deposed_checkers::{Anomaly, Verdict};
 use crate::around::{Around, AroundRow};
 use crate::call_text::outcome_word;
 use crate::fault_text::{bite_text, fault_name, healing_text};
-use crate::report::sentence;
+use crate::report::clause;
 use crate::witness::{Witness, edge_words};
 use crate::{Report, glossary, phrase};
 
@@ -82,6 +82,10 @@ impl Report<'_> {
         table(out, &["", "index", "time", "process", "node", "call", "outcome", "took"]);
         for row in &around.rows {
             match row {
+                AroundRow::Gap { calls, .. } => {
+                    let calls = format!("{} not shown", phrase::counted(*calls, "call"));
+                    cells_line(out, &["⋮", "", "", "", "", &calls, "", ""]);
+                }
                 AroundRow::Fault { time_ns, text: what } => {
                     let cells = ["⚡", "", &phrase::moment(*time_ns), "", "", &bold(what), "", ""];
                     cells_line(out, &cells);
@@ -104,10 +108,6 @@ impl Report<'_> {
                 }
             }
         }
-        if around.calls_omitted > 0 {
-            line(out, "");
-            line(out, &format!("{} left out.", phrase::counted(around.calls_omitted, "more call")));
-        }
     }
 
     fn md_other_anomalies(&self, out: &mut String) {
@@ -124,7 +124,7 @@ impl Report<'_> {
         line(out, &format!("{} in this run.", phrase::counted(self.anomaly_count(), "violation")));
         line(out, "");
         for (checker, anomaly) in all.iter().take(ANOMALIES_MAX) {
-            line(out, &format!("- {checker}: {}", text(&sentence(&anomaly.summary))));
+            line(out, &format!("- {checker}: {}", text(&clause(&anomaly.summary))));
         }
         let more = self.anomaly_count().saturating_sub(all.len().min(ANOMALIES_MAX) as u64);
         if more > 0 {
@@ -153,7 +153,7 @@ impl Report<'_> {
                 let known = undecided.known.as_ref().map_or(String::new(), |k| format!("; {k}"));
                 let reason = &undecided.reason;
                 let what = format!("{}{key}: {reason}{known}", analysis.checker);
-                line(out, &format!("- {}", text(&sentence(&what))));
+                line(out, &format!("- {}", text(&clause(&what))));
             }
             let more = analysis.undecided.len().saturating_sub(UNDECIDED_MAX) as u64;
             if more > 0 {
@@ -261,7 +261,7 @@ fn md_why(out: &mut String, checker: &str, anomaly: &Anomaly, report: &Report<'_
     }
     let property = glossary::property(checker);
     line(out, &format!("Violated: **{}**. {}", text(checker), text(property.meaning)));
-    for claim in &report.run.plan.system.claims {
+    for claim in report.run.plan.claims(checker) {
         line(out, "");
         line(out, &format!("> “{}” — {}", text(&claim.quote), text(&claim.source)));
     }
@@ -295,7 +295,7 @@ fn md_witness(out: &mut String, anomaly: &Anomaly, witness: Option<&Witness>) {
                 code(&from.text.line()),
                 edge_words(edge.kind),
                 code(&to.text.line()),
-                text(&sentence(&edge.because)),
+                text(&clause(&edge.because)),
             ),
         );
     }

@@ -4,7 +4,7 @@ use std::fmt;
 
 use deposed_checkers::Verdict;
 
-use crate::report::sentence;
+use crate::report::clause;
 use crate::{Check, Report, phrase};
 
 /// Anomalies named in the closing lines.
@@ -74,7 +74,7 @@ impl Report<'_> {
             .iter()
             .take(ANOMALIES_MAX)
             .map(|(checker, summary)| {
-                let text = format!("{}: {}", phrase::clean(checker), sentence(summary));
+                let text = format!("{}: {}", phrase::clean(checker), clause(summary));
                 Line::new(label, text, Some(Verdict::Invalid))
             })
             .collect();

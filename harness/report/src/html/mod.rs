@@ -13,6 +13,7 @@ mod strength;
 use deposed_checkers::Verdict;
 use maud::{DOCTYPE, Markup, PreEscaped, html};
 
+use crate::strength::Grade;
 use crate::witness::Witness;
 use crate::{Report, phrase};
 
@@ -56,7 +57,12 @@ impl Report<'_> {
     fn page_title(&self) -> String {
         let plan = self.run.plan;
         let system = phrase::clean(&plan.system.name);
-        format!("{} {system} {} {}", badge(self.verdict), phrase::clean(&plan.cell()), plan.id)
+        format!(
+            "{} {system} {} {}",
+            badge(self.verdict, self.strength.grade),
+            phrase::clean(&plan.cell()),
+            plan.id
+        )
     }
 
     fn html_sections(&self, witness: Option<&Witness>) -> Markup {
@@ -82,11 +88,13 @@ impl Report<'_> {
     }
 }
 
-/// The verdict with a mark, so that colour is not needed to tell it.
-const fn badge(verdict: Verdict) -> &'static str {
-    match verdict {
-        Verdict::Valid => "✓ Valid",
-        Verdict::Unknown => "? Unknown",
-        Verdict::Invalid => "✗ Invalid",
+/// The verdict with a mark, so that colour is not needed to tell it. A `valid` that is worth little
+/// says so.
+const fn badge(verdict: Verdict, grade: Grade) -> &'static str {
+    match (verdict, grade) {
+        (Verdict::Valid, Grade::Weak) => "✓ Valid, on weak evidence",
+        (Verdict::Valid, _) => "✓ Valid",
+        (Verdict::Unknown, _) => "? Unknown",
+        (Verdict::Invalid, _) => "✗ Invalid",
     }
 }

@@ -87,7 +87,7 @@ pub(crate) fn witness(witness: &Witness) -> Markup {
     let (width, height) = (px(layout.width), px(layout.height));
     let style = format!(
         "max-width:{}px;min-width:{}px",
-        px(layout.width * 1.15),
+        px(layout.width * 1.3),
         px((layout.width * 0.72).min(layout.width))
     );
     html! {
