@@ -7,6 +7,7 @@ use deposed_history::{Call, History, Outcome};
 
 use crate::call_text::{call_text, error_text, key_value, process_name};
 use crate::fault_text::{bite_text, fault_name, healing_text};
+use crate::witness::name_in;
 use crate::{Report, phrase};
 
 /// How far to look before the first and after the last moment of the witness.
@@ -47,8 +48,8 @@ pub(crate) struct CallRow {
     pub(crate) error: Option<String>,
     /// From invocation to completion, if it has one.
     pub(crate) took_ns: Option<u64>,
-    /// Whether it is part of the proof.
-    pub(crate) in_witness: bool,
+    /// Its name, if it is part of the proof: `T1`.
+    pub(crate) witness: Option<String>,
 }
 
 impl AroundRow {
@@ -99,8 +100,8 @@ impl Around {
                 rows.push(AroundRow::Gap { time_ns, calls: (at - next) as u64 });
             }
             next = at + 1;
-            let in_witness = witness.contains(&call.invoke);
-            rows.push(AroundRow::Call(call_row(history, call, key.is_some(), in_witness)));
+            let name = name_in(anomaly, call.invoke);
+            rows.push(AroundRow::Call(call_row(history, call, key.is_some(), name)));
         }
         if let Some(call) = calls.get(next) {
             let time_ns = history.op(call.invoke).time();
@@ -112,7 +113,12 @@ impl Around {
     }
 }
 
-fn call_row(history: &History, call: &Call, key_is_known: bool, in_witness: bool) -> CallRow {
+fn call_row(
+    history: &History,
+    call: &Call,
+    key_is_known: bool,
+    witness: Option<String>,
+) -> CallRow {
     let op = history.op(call.invoke);
     CallRow {
         position: call.invoke,
@@ -124,7 +130,7 @@ fn call_row(history: &History, call: &Call, key_is_known: bool, in_witness: bool
         outcome: call.outcome,
         error: error_text(history, call),
         took_ns: call.complete.map(|end| history.op(end).time().saturating_sub(op.time())),
-        in_witness,
+        witness,
     }
 }
 

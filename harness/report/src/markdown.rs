@@ -33,7 +33,7 @@ impl Report<'_> {
             md_witness(&mut out, anomaly, witness.as_ref());
             self.md_around(&mut out, anomaly);
             self.md_other_anomalies(&mut out);
-        } else {
+        } else if self.counts.calls.total() > 0 {
             self.md_strength(&mut out);
         }
         self.md_undecided(&mut out);
@@ -46,7 +46,7 @@ impl Report<'_> {
         for limit in self.limits() {
             line(&mut out, &format!("- {}", text(&limit)));
         }
-        out
+        phrase::clean_lines(&out)
     }
 
     fn md_headline(&self, out: &mut String) {
@@ -95,7 +95,7 @@ impl Report<'_> {
                     cells_line(
                         out,
                         &[
-                            if row.in_witness { "**►**" } else { "" },
+                            &row.witness.as_ref().map_or(String::new(), |n| format!("**{n}**")),
                             &phrase::count(row.index),
                             &phrase::moment(row.time_ns),
                             &row.process,
@@ -200,8 +200,7 @@ impl Report<'_> {
                 ],
             );
         }
-        for (fault, coverage) in self.coverage.iter().filter(|(_, c)| c.injected == 0) {
-            let _ = coverage;
+        for (fault, _) in self.coverage.iter().filter(|(_, c)| c.injected == 0) {
             cells_line(out, &[&text(fault), "–", "–", "asked for, never injected", "–"]);
         }
         let more = self.episodes.len().saturating_sub(FAULTS_MAX) as u64;
@@ -232,7 +231,7 @@ impl Report<'_> {
                     &text(&analysis.checker),
                     &format!("**{}**", analysis.verdict),
                     &text(&analysis.summary),
-                    &phrase::duration(check.elapsed_ms * 1_000_000),
+                    &phrase::duration_ms(check.elapsed_ms),
                     &text(glossary::property(&analysis.checker).blind_to),
                 ],
             );
@@ -292,9 +291,9 @@ fn md_witness(out: &mut String, anomaly: &Anomaly, witness: Option<&Witness>) {
             &format!(
                 "{}. {} {} {}{impossible}: {}",
                 i + 1,
-                code(&from.text.line()),
+                code(&from.named()),
                 edge_words(edge.kind),
-                code(&to.text.line()),
+                code(&to.named()),
                 text(&clause(&edge.because)),
             ),
         );

@@ -41,7 +41,7 @@ pub fn check_line(check: &Check) -> Line {
         phrase::clean(&analysis.checker),
         loud(analysis.verdict),
         phrase::clean(&analysis.summary),
-        phrase::duration(check.elapsed_ms * 1_000_000),
+        phrase::duration_ms(check.elapsed_ms),
     );
     Line::new("check", text, Some(analysis.verdict))
 }

@@ -128,12 +128,12 @@ fn around_row(row: &AroundRow) -> Markup {
 
 fn call_row(row: &CallRow) -> Markup {
     html! {
-        tr.proof[row.in_witness] id=[row.in_witness.then(|| format!("op-{}", row.position))] {
+        tr.proof[row.witness.is_some()] id=[row.witness.as_ref().map(|_| format!("op-{}", row.position))] {
             td.num { (phrase::count(row.index)) }
             td.num { (phrase::moment(row.time_ns)) }
             td { (row.process) }
             td { (row.node.as_deref().unwrap_or("")) }
-            td { code { (row.text) } @if row.in_witness { span.mark { " ◄ proof" } } }
+            td { code { (row.text) } @if let Some(name) = &row.witness { span.mark { " ◄ " (name) } } }
             td {
                 span class={ "key " (outcome_word(row.outcome)) } { (outcome_word(row.outcome)) }
                 @if let Some(error) = &row.error { " " span.error { (error) } }

@@ -32,7 +32,7 @@ impl Report<'_> {
                                         }
                                     }
                                     td { (phrase::clean(&analysis.summary)) }
-                                    td.num { (phrase::duration(check.elapsed_ms * 1_000_000)) }
+                                    td.num { (phrase::duration_ms(check.elapsed_ms)) }
                                     td { (glossary::property(&analysis.checker).blind_to) }
                                 }
                             }

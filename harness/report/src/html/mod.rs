@@ -49,7 +49,7 @@ impl Report<'_> {
                 }
             }
         };
-        let mut text = page.into_string();
+        let mut text = phrase::clean_lines(&page.into_string());
         text.push('\n');
         text
     }
@@ -71,7 +71,9 @@ impl Report<'_> {
                 (self.html_proof(analysis, anomaly, witness))
                 (self.html_why(analysis, anomaly))
             }
-            @if self.verdict != Verdict::Invalid { (self.html_strength()) }
+            @if self.verdict != Verdict::Invalid && self.counts.calls.total() > 0 {
+                (self.html_strength())
+            }
             (self.html_undecided())
             @if let Some((_, anomaly)) = self.first_anomaly() {
                 (self.html_around(anomaly))

@@ -77,8 +77,10 @@ fn figure(witness: &Witness) -> Markup {
                 }
                 @if !witness.faults.is_empty() { span.key.band { "fault in force" } " " }
                 "Order is exact; distances are squeezed and written on the axis. "
-                @if witness.edges.iter().any(|edge| edge.impossible) {
+                @if witness.edges.iter().any(|edge| edge.against_time) {
                     "The " b.bad { "red arrow" } " is what the answers demand and time forbids."
+                } @else if witness.edges.iter().any(|edge| edge.impossible) {
+                    "The " b.bad { "red arrows" } " are an order that cannot be."
                 }
                 @if witness.ops_omitted > 0 {
                     " " (phrase::counted(witness.ops_omitted as u64, "further call")) " not drawn."
@@ -108,5 +110,5 @@ fn edges(witness: &Witness) -> Markup {
 
 /// A call, linked to its row in the table below.
 fn op_link(op: &WitnessOp) -> Markup {
-    html! { a.op href={ "#op-" (op.position) } { (op.text.line()) } }
+    html! { a.op href={ "#op-" (op.position) } { (op.named()) } }
 }

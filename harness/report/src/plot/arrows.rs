@@ -53,8 +53,14 @@ fn goes_back(edge: &WitnessEdge, bars: &[Bar]) -> bool {
     bars[edge.to].right < bars[edge.from].left
 }
 
-/// Draws every edge with its number, the impossible ones last and on top.
-pub(crate) fn arrows(witness: &Witness, bars: &[Bar]) -> Markup {
+/// Every edge with its number: the impossible ones on top of the bars, the rest below them.
+pub(crate) struct Arrows {
+    pub(crate) below: Markup,
+    pub(crate) above: Markup,
+}
+
+/// Draws them.
+pub(crate) fn arrows(witness: &Witness, bars: &[Bar]) -> Arrows {
     let mut taken: Vec<Point> = Vec::new();
     let curves: Vec<(Curve, Point)> = witness
         .edges
@@ -67,14 +73,16 @@ pub(crate) fn arrows(witness: &Witness, bars: &[Bar]) -> Markup {
         })
         .collect();
     let words = witness.edges.len() <= WORDS_MAX;
-    let mut order: Vec<usize> = (0..curves.len()).collect();
-    order.sort_by_key(|&i| witness.edges[i].impossible);
-    html! {
-        @for i in order {
-            @let back = goes_back(&witness.edges[i], bars);
-            (arrow(&witness.edges[i], &curves[i], i, words, back))
+    let draw = |impossible: bool| {
+        html! {
+            @for (i, edge) in witness.edges.iter().enumerate() {
+                @if edge.impossible == impossible {
+                    (arrow(edge, &curves[i], i, words, goes_back(edge, bars)))
+                }
+            }
         }
-    }
+    };
+    Arrows { below: draw(false), above: draw(true) }
 }
 
 fn arrow(
@@ -132,11 +140,12 @@ fn curve(edge: &WitnessEdge, bars: &[Bar]) -> Curve {
         let pull = ((end.0 - start.0) / 2.0).max(18.0);
         return Curve([start, (start.0 + pull, start.1), (end.0 - pull, end.1), end]);
     }
-    let (start_y, end_y) =
-        if from_y <= to_y { (from.bottom, to.top) } else { (from.top, to.bottom) };
-    let pull = (end_y - start_y) / 2.0;
-    let (start, end) = ((from.middle().0, start_y), (to.middle().0, end_y));
-    Curve([start, (start.0, start.1 + pull), (end.0, end.1 - pull), end])
+    // They overlap in time: straight from one to the other, down and up side by side.
+    let (left, right) = (from.left.max(to.left), from.right.min(to.right));
+    let downward = from_y <= to_y;
+    let x = left + (right - left) * if downward { 1.0 } else { 2.0 } / 3.0;
+    let (start_y, end_y) = if downward { (from.bottom, to.top) } else { (from.top, to.bottom) };
+    Curve([(x, start_y), (x, start_y), (x, end_y), (x, end_y)])
 }
 
 /// A place on the curve for its number that is not yet taken, the middle if all are.
