@@ -36,6 +36,8 @@ mod pace;
 mod partition;
 mod simulator;
 mod source;
+#[cfg(test)]
+mod tests;
 mod threads;
 
 use deposed_history::Op;
