@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 /// The nodes in hand, shared by the lanes of a run.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Claims(Arc<Mutex<BTreeSet<String>>>);
+pub struct Claims(Arc<Mutex<BTreeSet<String>>>);
 
 impl Claims {
     /// Lets `pick` choose among the nodes that are free, and claims what it chose.

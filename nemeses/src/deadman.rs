@@ -32,7 +32,7 @@ fn cancel() -> String {
         r#"{PROC}
 cancel() {{
   if read -r p t 2>/dev/null <"{DIR}/$1.timer" && [ "$(born "$p")" = "$t" ]; then
-    kill -9 -- "-$p" 2>/dev/null || true
+    kill -s KILL -- "-$p" 2>/dev/null || true
   fi
   rm -f "{DIR}/$1.timer" "{DIR}/$1.undo"
 }}

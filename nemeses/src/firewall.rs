@@ -115,27 +115,64 @@ pub(crate) fn parse_facts(text: &str) -> NodeFacts {
     facts
 }
 
-/// Drops every packet that comes from `sources`. The last step puts all rules in force at once.
-pub(crate) fn drop_script(facts: &NodeFacts, sources: &BTreeSet<IpAddr>) -> String {
-    match facts.backend {
-        Some(Backend::Nft) => nft_drop(facts.ssh, sources),
-        _ => iptables_drop(facts, sources),
+/// What is let through on a node although it comes from a source that is dropped: the controller's
+/// SSH, in whichever direction it passes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Spare {
+    /// The controller's packets to this node's sshd.
+    ToSshd {
+        /// The controller.
+        from: IpAddr,
+        /// Of this node's sshd.
+        port: u16,
+    },
+    /// A peer's sshd answering the controller, which runs on this node.
+    FromSshd {
+        /// The peer.
+        from: IpAddr,
+        /// Of the peer's sshd.
+        port: u16,
+    },
+}
+
+impl Spare {
+    /// Source address, and which port of TCP it is about.
+    const fn parts(self) -> (IpAddr, &'static str, u16) {
+        match self {
+            Self::ToSshd { from, port } => (from, "dport", port),
+            Self::FromSshd { from, port } => (from, "sport", port),
+        }
     }
 }
 
-fn iptables_drop(facts: &NodeFacts, sources: &BTreeSet<IpAddr>) -> String {
+/// Drops every packet that comes from `sources`, save what is spared. The last step puts all rules
+/// in force at once.
+pub(crate) fn drop_script(
+    facts: &NodeFacts,
+    spared: &BTreeSet<Spare>,
+    sources: &BTreeSet<IpAddr>,
+) -> String {
+    match facts.backend {
+        Some(Backend::Nft) => nft_drop(spared, sources),
+        _ => iptables_drop(facts.filters_v6, spared, sources),
+    }
+}
+
+fn iptables_drop(filters_v6: bool, spared: &BTreeSet<Spare>, sources: &BTreeSet<IpAddr>) -> String {
     let mut script = format!("{PATH}set -e\n");
     let mut enter = String::new();
     for (tool, v6) in [("iptables", false), ("ip6tables", true)] {
         let sources: Vec<&IpAddr> = sources.iter().filter(|ip| ip.is_ipv6() == v6).collect();
-        if sources.is_empty() || (v6 && !facts.filters_v6) {
+        if sources.is_empty() || (v6 && !filters_v6) {
             continue;
         }
         let _ =
             writeln!(script, "{tool}-restore -w 5 --noflush <<'RULES'\n*filter\n:DEPOSED - [0:0]");
-        if let Some(ssh) = facts.ssh.filter(|ssh| ssh.from.is_ipv6() == v6) {
-            let SshPath { from, port } = ssh;
-            let _ = writeln!(script, "-A DEPOSED -s {from} -p tcp --dport {port} -j RETURN");
+        for (from, side, port) in spared.iter().map(|spare| spare.parts()) {
+            if from.is_ipv6() == v6 {
+                let rule = format!("-s {from} -p tcp --{side} {port} -j RETURN");
+                let _ = writeln!(script, "-A DEPOSED {rule}");
+            }
         }
         for source in sources {
             let _ = writeln!(script, "-A DEPOSED -s {source} -j DROP");
@@ -149,15 +186,15 @@ fn iptables_drop(facts: &NodeFacts, sources: &BTreeSet<IpAddr>) -> String {
     script + &enter
 }
 
-fn nft_drop(ssh: Option<SshPath>, sources: &BTreeSet<IpAddr>) -> String {
+fn nft_drop(spared: &BTreeSet<Spare>, sources: &BTreeSet<IpAddr>) -> String {
     let family = |ip: &IpAddr| if ip.is_ipv6() { "ip6" } else { "ip" };
     // Naming the table before deleting it makes the deletion succeed where there is none.
     let mut script = format!(
         "{PATH}set -e\nnft -f - <<'RULES'\ntable inet deposed\ndelete table inet deposed\n\
          table inet deposed {{\n  chain cut {{\n"
     );
-    if let Some(SshPath { from, port }) = ssh {
-        let _ = writeln!(script, "    {} saddr {from} tcp dport {port} return", family(&from));
+    for (from, side, port) in spared.iter().map(|spare| spare.parts()) {
+        let _ = writeln!(script, "    {} saddr {from} tcp {side} {port} return", family(&from));
     }
     for source in sources {
         let _ = writeln!(script, "    {} saddr {source} counter drop", family(source));
@@ -289,16 +326,22 @@ mod tests {
     #[test]
     fn ssh_is_spared_first() {
         let sources = BTreeSet::from([ip("10.0.0.2"), ip("fd00::2")]);
-        let script = drop_script(&facts(Backend::Iptables), &sources);
-        let spare = script.find("-A DEPOSED -s 10.0.0.2 -p tcp --dport 2222 -j RETURN").unwrap();
-        let drop = script.find("-A DEPOSED -s 10.0.0.2 -j DROP").unwrap();
-        assert!(spare < drop);
-        assert!(script.contains("-A DEPOSED -s fd00::2 -j DROP"));
+        let spared = BTreeSet::from([
+            Spare::ToSshd { from: ip("10.0.0.2"), port: 2222 },
+            Spare::FromSshd { from: ip("fd00::2"), port: 22 },
+        ]);
+        let script = drop_script(&facts(Backend::Iptables), &spared, &sources);
+        let at = |script: &str, line: &str| script.find(line).unwrap();
+        let spare = at(&script, "-A DEPOSED -s 10.0.0.2 -p tcp --dport 2222 -j RETURN");
+        assert!(spare < at(&script, "-A DEPOSED -s 10.0.0.2 -j DROP"));
+        let spare = at(&script, "-A DEPOSED -s fd00::2 -p tcp --sport 22 -j RETURN");
+        assert!(spare < at(&script, "-A DEPOSED -s fd00::2 -j DROP"));
         assert!(script.contains("ip6tables -w 5 -I FORWARD 1 -j DEPOSED"));
-        let script = drop_script(&facts(Backend::Nft), &sources);
-        let spare = script.find("ip saddr 10.0.0.2 tcp dport 2222 return").unwrap();
-        assert!(spare < script.find("ip saddr 10.0.0.2 counter drop").unwrap());
-        assert!(script.contains("ip6 saddr fd00::2 counter drop"));
+        let script = drop_script(&facts(Backend::Nft), &spared, &sources);
+        let spare = at(&script, "ip saddr 10.0.0.2 tcp dport 2222 return");
+        assert!(spare < at(&script, "ip saddr 10.0.0.2 counter drop"));
+        let spare = at(&script, "ip6 saddr fd00::2 tcp sport 22 return");
+        assert!(spare < at(&script, "ip6 saddr fd00::2 counter drop"));
     }
 
     /// No script flushes or deletes anything that is not ours.
@@ -306,8 +349,8 @@ mod tests {
     fn only_our_chain_is_ever_emptied() {
         let sources = BTreeSet::from([ip("10.0.0.2")]);
         let scripts = [
-            drop_script(&facts(Backend::Iptables), &sources),
-            drop_script(&facts(Backend::Nft), &sources),
+            drop_script(&facts(Backend::Iptables), &BTreeSet::new(), &sources),
+            drop_script(&facts(Backend::Nft), &BTreeSet::new(), &sources),
             restore_script(),
         ];
         for line in scripts.iter().flat_map(|script| script.lines()) {

@@ -17,6 +17,7 @@ mod schedule;
 mod spec;
 mod target;
 
+pub use claims::Claims;
 pub use grudge::{Grudge, Partition, Shape};
 pub use heal::heal_all;
 pub use journal::{Entry, Journal, Undo, pending};

@@ -14,7 +14,7 @@ use serde_json::json;
 
 use crate::deadman;
 use crate::fanout::{all, on_each};
-use crate::firewall::{self, NodeFacts};
+use crate::firewall::{self, NodeFacts, Spare, SshPath};
 use crate::grudge::{Partition, Shape};
 use crate::target::{node_names, primaries};
 
@@ -74,6 +74,24 @@ impl PartitionNemesis {
     fn usual<'a>(&'a self, receiver: &str, sender: &str) -> impl Iterator<Item = &'a IpAddr> {
         let reached = self.reached.get(sender);
         self.addrs[receiver].iter().filter(move |addr| reached.is_some_and(|r| r.contains(addr)))
+    }
+
+    /// What `receiver` lets through from `senders` so that the controller's SSH is never cut, even
+    /// where the controller runs on a node of the cluster.
+    fn spared(&self, receiver: &str, senders: &BTreeSet<String>) -> BTreeSet<Spare> {
+        let controllers: BTreeSet<IpAddr> =
+            self.facts.values().filter_map(|facts| Some(facts.ssh?.from)).collect();
+        let ssh = self.facts[receiver].ssh;
+        let mut spared: BTreeSet<Spare> =
+            ssh.iter().map(|ssh| Spare::ToSshd { from: ssh.from, port: ssh.port }).collect();
+        if !self.addrs[receiver].is_disjoint(&controllers) {
+            for sender in senders {
+                let Some(SshPath { port, .. }) = self.facts[sender].ssh else { continue };
+                let from = self.addrs[sender].iter();
+                spared.extend(from.map(|&from| Spare::FromSshd { from, port }));
+            }
+        }
+        spared
     }
 
     /// Packets dropped so far by node and source; a node without our chain has none.
@@ -236,7 +254,8 @@ impl Nemesis for PartitionNemesis {
         let undo = firewall::restore_script();
         let scripts = drawn.grudge.receivers().map(|(node, senders)| {
             let sources = senders.iter().flat_map(|s| self.addrs[s].iter().copied()).collect();
-            let apply = firewall::drop_script(&self.facts[node], &sources);
+            let spared = self.spared(node, senders);
+            let apply = firewall::drop_script(&self.facts[node], &spared, &sources);
             (node.to_owned(), deadman::arm(lease, &undo, &apply))
         });
         all(on_each(&cx.cluster, scripts).await)?;

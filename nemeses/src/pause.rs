@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
-use deposed_core::{Choice, Effect, Evidence, FaultContext, FaultError, Lease, Nemesis};
+use deposed_core::{Choice, Effect, Evidence, FaultContext, FaultError, Lease, Nemesis, Process};
 use rand_chacha::ChaCha8Rng;
 use serde_json::json;
 
@@ -95,7 +95,13 @@ impl Nemesis for Pause {
         cx: &FaultContext,
         choice: &Choice,
     ) -> Result<Evidence, FaultError> {
-        let prey = Prey::read(choice)?;
+        let mut prey = Prey::read(choice)?;
+        // What was forked between the choice and the stop belongs to it too.
+        for (node, running) in processes::list(cx, &choice.nodes).await? {
+            let known = prey.processes.entry(node).or_default();
+            let new: Vec<Process> = running.into_iter().filter(|p| !known.contains(p)).collect();
+            known.extend(new);
+        }
         let mut switches = Switches::new();
         let mut doubts = Vec::new();
         // The first look may find threads still on their way to a stop; the last may not.
@@ -109,11 +115,6 @@ impl Nemesis for Pause {
                 break;
             }
         }
-        // A process that was started after the choice was made was not stopped by it.
-        for (node, running) in processes::list(cx, &choice.nodes).await? {
-            let new = running.iter().filter(|p| !prey.processes[&node].contains(p));
-            doubts.extend(new.map(|p| format!("pid {} on {node} is new", p.pid)));
-        }
         let mut held = Duration::ZERO;
         if let Some(still) = &self.still {
             held = still.since.elapsed();
@@ -126,7 +127,6 @@ impl Nemesis for Pause {
         }
         let nodes = choice.nodes.join(" ");
         let (effect, summary) = if !doubts.is_empty() {
-            doubts.dedup();
             (Effect::Indeterminate, doubts.join("; "))
         } else if held.is_zero() {
             (Effect::Proven, format!("state T on {nodes}"))
@@ -189,19 +189,30 @@ impl Nemesis for Pause {
     }
 }
 
-/// How often each process was switched, by node and pid, and what does not stand still.
+/// How often each process that stands still was switched, and what speaks against a pause: a
+/// process that runs, or a node on which nothing is left to stand still. One that ended before it
+/// was stopped does not.
 fn stillness(looks: BTreeMap<String, BTreeMap<u32, Look>>) -> (Switches, Vec<String>) {
-    let mut switches = BTreeMap::new();
+    let mut switches = Switches::new();
     let mut doubts = Vec::new();
     for (node, looks) in looks {
+        let mut still = 0;
+        let mut running = 0;
         for (pid, look) in looks {
             match look {
-                Look::Gone => doubts.push(format!("pid {pid} on {node} is gone")),
-                Look::Running => doubts.push(format!("pid {pid} on {node} is not stopped")),
+                Look::Gone => {}
+                Look::Running => {
+                    running += 1;
+                    doubts.push(format!("pid {pid} on {node} is not stopped"));
+                }
                 Look::Stopped { switches: n } => {
+                    still += 1;
                     switches.insert((node.clone(), pid), n);
                 }
             }
+        }
+        if still + running == 0 {
+            doubts.push(format!("nothing of the store is left on {node}"));
         }
     }
     (switches, doubts)

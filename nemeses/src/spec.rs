@@ -82,12 +82,11 @@ impl std::fmt::Debug for LaneSpec {
 }
 
 impl LaneSpec {
-    /// Makes the fault for a cluster of these nodes. [`parse`] has checked that it can be.
-    pub(crate) fn nemesis(
-        &self,
-        nodes: &[String],
-        claims: &Claims,
-    ) -> Result<Box<dyn Nemesis>, Mistake> {
+    /// Makes the fault for a cluster of these nodes.
+    ///
+    /// # Errors
+    /// None for the nodes [`parse`] has checked it with.
+    pub fn nemesis(&self, nodes: &[String], claims: &Claims) -> Result<Box<dyn Nemesis>, Mistake> {
         (self.kind.make)(self.arg.as_deref(), nodes, claims)
     }
 

@@ -1,0 +1,46 @@
+//! Faults against real processes and real packets, in namespaces of this machine. They need root.
+
+mod lanes;
+mod namespaces;
+mod partition;
+mod processes;
+mod store;
+
+use std::time::Duration;
+
+use deposed_core::{Choice, Effect, Evidence, FaultContext, Lease, Nemesis};
+use deposed_nemeses::Claims;
+use rand::SeedableRng;
+use rand_chacha::ChaCha8Rng;
+
+/// A fault as the command line names it, prepared.
+async fn nemesis(fault: &str, cx: &FaultContext) -> Box<dyn Nemesis> {
+    let nodes: Vec<String> = cx.cluster.nodes().map(|node| node.name.to_string()).collect();
+    let specs = deposed_nemeses::parse(fault, &nodes).unwrap();
+    let mut nemesis = specs[0].nemesis(&nodes, &Claims::default()).unwrap();
+    nemesis.prepare(cx).await.unwrap();
+    nemesis
+}
+
+fn lease(seconds: u64) -> Lease {
+    Lease { name: "test-1".into(), ttl: Duration::from_secs(seconds) }
+}
+
+/// Chooses and injects, and returns what was seen.
+async fn hurt(nemesis: &mut dyn Nemesis, cx: &FaultContext, lease: &Lease) -> (Choice, Evidence) {
+    let choice = nemesis.choose(cx, &mut ChaCha8Rng::seed_from_u64(1)).await.unwrap();
+    nemesis.inject(cx, &choice, lease).await.unwrap();
+    let evidence = nemesis.evidence(cx, &choice).await.unwrap();
+    (choice, evidence)
+}
+
+#[track_caller]
+fn assert_proven(evidence: &Evidence) {
+    assert_eq!(evidence.effect, Effect::Proven, "{}", evidence.summary);
+}
+
+#[track_caller]
+fn assert_doubted(evidence: &Evidence, because: &str) {
+    assert_eq!(evidence.effect, Effect::Indeterminate, "{}", evidence.summary);
+    assert!(evidence.summary.contains(because), "{}", evidence.summary);
+}

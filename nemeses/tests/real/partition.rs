@@ -1,0 +1,187 @@
+//! Partitions: what they cut, what they leave alone, and who is believed.
+
+use deposed_core::{FaultContext, FaultError};
+
+use crate::namespaces::Namespaces;
+use crate::{assert_doubted, assert_proven, hurt, lease, nemesis, store};
+
+/// All rules of a node. Listing them first makes the empty tables that iptables makes anyway.
+const RULES: &str = "iptables -S; ip6tables -S; nft list table inet deposed 2>/dev/null; find /run/deposed -type f 2>/dev/null";
+
+/// Rules a host may have of its own: the first lets everything pass that comes in after it.
+const HOST_RULES: &str = "iptables -A INPUT -p icmp -j ACCEPT; iptables -N MINE; \
+    iptables -A MINE -s 10.1.1.1 -j DROP; iptables -A INPUT -j MINE; iptables -A FORWARD -j MINE; \
+    ip6tables -A INPUT -p ipv6-icmp -j ACCEPT; ip6tables -A INPUT -s fd55::1 -j DROP";
+
+/// A node cut off reaches nobody by IPv4 or IPv6 though the host's own rules accept the packets,
+/// the others reach each other; packets are counted on every link; healing restores every link and
+/// leaves the rules of the host as they were.
+#[tokio::test]
+async fn a_partition_cuts_both_ways_and_both_families() {
+    let net = Namespaces::new(3);
+    net.everywhere(HOST_RULES);
+    let before = net.everywhere(RULES);
+    let cx = store::running(&net).await;
+    let mut partition = nemesis("partition:n1", &cx).await;
+    let (choice, seen) = hurt(&mut *partition, &cx, &lease(60)).await;
+    assert_proven(&seen);
+    assert_eq!(choice.what["cut"], "n1 | n2 n3");
+    assert!(seen.figures["n1"]["dropped"]["n2"].as_u64().unwrap() >= 2, "{}", seen.figures);
+    assert!(seen.figures["n3"]["dropped"]["n1"].as_u64().unwrap() >= 2, "{}", seen.figures);
+    assert!(seen.figures["n3"]["dropped"].get("n2").is_none());
+    for (from, to) in [(1, "10.99.0.2"), (1, "fd99::3"), (2, "10.99.0.1"), (3, "fd99::1")] {
+        assert!(!net.node(from).reaches(to), "n{from} still reaches {to}");
+    }
+    for (from, to) in [(2, "10.99.0.3"), (3, "fd99::2")] {
+        assert!(net.node(from).reaches(to), "n{from} does not reach {to}");
+    }
+    assert_proven(&partition.evidence(&cx, &choice).await.unwrap());
+    assert_proven(&partition.heal(&cx, &choice, &lease(60)).await.unwrap());
+    assert!(net.node(1).reaches("10.99.0.2") && net.node(3).reaches("fd99::1"));
+    assert_eq!(net.everywhere(RULES), before);
+}
+
+/// Where iptables is missing, nft does the same.
+#[tokio::test]
+async fn nft_serves_where_iptables_is_missing() {
+    let net = Namespaces::new(2);
+    net.everywhere(
+        "nft add table inet mine; mount --bind /dev/null $(readlink -f /usr/sbin/iptables)",
+    );
+    let before = net.everywhere("nft list ruleset");
+    let cx = store::running(&net).await;
+    let mut partition = nemesis("partition:one", &cx).await;
+    let (choice, seen) = hurt(&mut *partition, &cx, &lease(60)).await;
+    assert_proven(&seen);
+    assert_eq!(seen.figures["n1"]["backend"], "nft");
+    assert!(!net.node(1).reaches("10.99.0.2") && !net.node(2).reaches("fd99::1"));
+    assert_proven(&partition.heal(&cx, &choice, &lease(60)).await.unwrap());
+    assert!(net.node(1).reaches("fd99::2"));
+    assert_eq!(net.everywhere("nft list ruleset"), before);
+}
+
+/// One way, datagrams of the deaf side still arrive at the other, and none come back.
+#[tokio::test]
+async fn one_way_lets_the_other_direction_pass() {
+    let net = Namespaces::new(2);
+    net.everywhere("iptables -A INPUT -p udp --dport 777 -j ACCEPT");
+    let cx = store::running(&net).await;
+    let mut partition = nemesis("partition:one-way", &cx).await;
+    let (choice, seen) = hurt(&mut *partition, &cx, &lease(60)).await;
+    assert_proven(&seen);
+    let deaf = if choice.nodes == ["n1"] { 1 } else { 2 };
+    let heard = 3 - deaf;
+    for (from, to) in [(deaf, heard), (heard, deaf)] {
+        net.node(from).sh(&format!("bash -c 'echo hello >/dev/udp/10.99.0.{to}/777'"));
+    }
+    let arrived = |node: usize| {
+        net.node(node).sh("iptables -vS INPUT | sed -n 's/.*dport 777 -c \\([0-9]*\\) .*/\\1/p'")
+    };
+    assert_eq!((arrived(heard), arrived(deaf)), ("1".to_owned(), "0".to_owned()));
+    assert_proven(&partition.heal(&cx, &choice, &lease(60)).await.unwrap());
+}
+
+/// A firewall that accepts every command and does nothing is found out.
+#[tokio::test]
+async fn a_firewall_that_lies_proves_nothing() {
+    let net = Namespaces::new(3);
+    net.node(2).sh("printf '#!/bin/sh\\nexit 0\\n' >/run/liar; chmod +x /run/liar
+         mount --bind /run/liar $(readlink -f /usr/sbin/iptables)");
+    let cx = store::running(&net).await;
+    let mut partition = nemesis("partition:n2", &cx).await;
+    let (choice, seen) = hurt(&mut *partition, &cx, &lease(60)).await;
+    assert_doubted(&seen, "the rules are not on n2");
+    // The others do drop its packets, so only what they send it gets through, unanswered.
+    assert_eq!(seen.figures["n2"]["dropped"]["n1"], 0);
+    assert!(seen.figures["n1"]["dropped"]["n2"].as_u64().unwrap() > 0);
+    let error = partition.heal(&cx, &choice, &lease(60)).await.unwrap_err().to_string();
+    assert!(error.contains("the rules of deposed are still in: iptables"), "{error}");
+}
+
+/// Rules that somebody removes while they should hold are missed before healing.
+#[tokio::test]
+async fn rules_that_vanish_are_missed() {
+    let net = Namespaces::new(2);
+    let cx = store::running(&net).await;
+    let mut partition = nemesis("partition:one", &cx).await;
+    let (choice, seen) = hurt(&mut *partition, &cx, &lease(60)).await;
+    assert_proven(&seen);
+    net.node(1).sh("iptables -F; iptables -X; ip6tables -F; ip6tables -X");
+    assert_doubted(&partition.evidence(&cx, &choice).await.unwrap(), "the rules are not on n1");
+    assert_proven(&partition.heal(&cx, &choice, &lease(60)).await.unwrap());
+}
+
+/// The controller's SSH passes even if the controller runs on the very node that is cut off: what
+/// it sends to the other's sshd, and what that answers. Nothing else does.
+#[tokio::test]
+async fn ssh_of_the_controller_is_never_cut() {
+    let net = Namespaces::new(2);
+    net.node(1).set_ssh("10.99.0.2 50000 10.99.0.1 22");
+    net.node(2).set_ssh("10.99.0.2 50001 10.99.0.2 22");
+    let cx = store::running(&net).await;
+    let mut partition = nemesis("partition:halves", &cx).await;
+    let (choice, seen) = hurt(&mut *partition, &cx, &lease(60)).await;
+    assert_proven(&seen);
+    // Nobody listens: a refusal says that a packet went there and another came back.
+    let knock = |from: usize, to: usize, port: u16| {
+        net.node(from).sh(&format!(
+            "timeout 1 bash -c ': </dev/tcp/10.99.0.{to}/{port}' 2>&1 | grep -om1 refused | head -1"
+        ))
+    };
+    assert_eq!(knock(2, 1, 22), "refused");
+    assert_eq!(knock(2, 1, 2379), "");
+    assert_eq!(knock(1, 2, 22), "");
+    assert_proven(&partition.heal(&cx, &choice, &lease(60)).await.unwrap());
+    assert_eq!(knock(2, 1, 2379), "refused");
+}
+
+/// Nobody heals, and the nodes do it by themselves when the lease runs out, leaving nothing behind.
+#[tokio::test]
+async fn nodes_heal_themselves_when_the_lease_runs_out() {
+    let net = Namespaces::new(2);
+    let before = net.everywhere(RULES);
+    let cx = store::running(&net).await;
+    let mut partition = nemesis("partition:one", &cx).await;
+    let (_, seen) = hurt(&mut *partition, &cx, &lease(2)).await;
+    assert_proven(&seen);
+    assert!(!net.node(1).reaches("10.99.0.2"));
+    tokio::time::sleep(std::time::Duration::from_millis(1800)).await;
+    assert!(net.node(1).reaches("10.99.0.2") && net.node(2).reaches("fd99::1"));
+    assert_eq!(net.everywhere(RULES), before);
+}
+
+/// After healing the timer is called off: no shell of ours is left asleep on a node.
+#[tokio::test]
+async fn healing_calls_the_timers_off() {
+    let net = Namespaces::new(2);
+    let cx = store::running(&net).await;
+    let mut partition = nemesis("partition:one", &cx).await;
+    let asleep = || net.everywhere(&store::count("sleep 77"));
+    let (choice, _) = hurt(&mut *partition, &cx, &lease(77)).await;
+    assert_eq!(asleep(), ["1", "1"]);
+    partition.heal(&cx, &choice, &lease(77)).await.unwrap();
+    assert_eq!(asleep(), ["0", "0"]);
+}
+
+/// Nodes that share an address, and nodes without a firewall, are refused before the run.
+#[tokio::test]
+async fn impossible_clusters_are_refused() {
+    let net = Namespaces::new(2);
+    let cx = store::running(&net).await;
+    let names = net.names();
+    let refused = async |cx: &FaultContext, fault: &str| {
+        let specs = deposed_nemeses::parse(fault, &names).unwrap();
+        let mut nemesis = specs[0].nemesis(&names, &deposed_nemeses::Claims::default()).unwrap();
+        match nemesis.prepare(cx).await {
+            Err(FaultError::Unsupported(reason)) => reason,
+            other => panic!("not refused: {other:?}"),
+        }
+    };
+    net.node(2).sh("mount --bind /dev/null $(readlink -f /usr/sbin/iptables)
+         mount --bind /dev/null $(readlink -f /usr/sbin/nft)");
+    let reason = refused(&cx, "partition").await;
+    assert!(reason.contains("n2 has neither a working iptables nor nft"), "{reason}");
+    net.node(2).sh("ip addr add 10.99.0.1/24 dev lo");
+    let reason = refused(&cx, "partition").await;
+    assert!(reason.contains("n1 at 10.99.0.1 cannot be told from other nodes"), "{reason}");
+}

@@ -1,0 +1,142 @@
+//! A "store" for tests: on each node, a group of shells that do next to nothing. `n1` leads.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use deposed_core::{
+    Client, ClientError, ClientFactory, Cluster, Command, Db, FaultContext, LogFile, Node, OpSet,
+    Primaries, Process, ProcessControl, Remote, System, SystemError,
+};
+
+use crate::namespaces::Namespaces;
+
+const START: &str = r#"
+read -r p 2>/dev/null </run/store.pid && kill -0 "$p" 2>/dev/null && exit 0
+setsid sh -c 'echo $$ >/run/store.pid; sleep 1000 & while :; do sleep 0.05; done' \
+  </dev/null >/dev/null 2>&1 &
+sleep 0.1
+"#;
+
+/// Lists the group: `PID START` a line, the leader first.
+const LIST: &str = r#"
+read -r g 2>/dev/null </run/store.pid || exit 0
+for p in "$g" $(ls /proc | grep '^[0-9]*$' | grep -vx "$g"); do
+  s=$(cat "/proc/$p/stat" 2>/dev/null) || continue
+  s=${s##*) }; set -- $s
+  case $1 in Z|X) continue;; esac
+  [ "$3" = "$g" ] && echo "$p ${20}"
+done
+true
+"#;
+
+/// Prints how many processes have exactly this command line.
+pub(crate) fn count(command: &str) -> String {
+    let all = "for c in /proc/[0-9]*/cmdline; do tr '\\0' ' ' <$c; echo; done 2>/dev/null";
+    format!("{all} | grep -cx '{command} '")
+}
+
+#[derive(Default)]
+pub(crate) struct Store {
+    packages: BTreeMap<String, String>,
+    ops: OpSet,
+}
+
+/// The context of faults against a running store.
+pub(crate) async fn running(net: &Namespaces) -> FaultContext {
+    let store = Arc::new(Store { ops: BTreeSet::from(["read".into()]), ..Store::default() });
+    for remote in net.cluster.remotes() {
+        store.start(&net.cluster, &**remote).await.unwrap();
+    }
+    FaultContext { cluster: net.cluster.clone(), system: store }
+}
+
+fn broken(action: &'static str, source: deposed_core::RemoteError) -> SystemError {
+    SystemError::Remote { system: "shells".into(), action, source }
+}
+
+impl System for Store {
+    fn name(&self) -> &str {
+        "shells"
+    }
+    fn supports(&self) -> &OpSet {
+        &self.ops
+    }
+    fn packages(&self) -> &BTreeMap<String, String> {
+        &self.packages
+    }
+    fn db(&self) -> &dyn Db {
+        self
+    }
+    fn clients(&self) -> &dyn ClientFactory {
+        self
+    }
+}
+
+#[async_trait]
+impl Db for Store {
+    async fn install(&self, _: &Cluster, _: &dyn Remote) -> Result<(), SystemError> {
+        Ok(())
+    }
+    async fn setup(&self, cluster: &Cluster, remote: &dyn Remote) -> Result<(), SystemError> {
+        self.start(cluster, remote).await
+    }
+    async fn ready(&self, _: &Cluster, remote: &dyn Remote) -> Result<(), SystemError> {
+        match ProcessControl::processes(self, remote).await?.is_empty() {
+            false => Ok(()),
+            true => Err(SystemError::NotReady {
+                system: "shells".into(),
+                node: remote.node().name.to_string(),
+                within: std::time::Duration::ZERO,
+                last: "nothing runs".into(),
+            }),
+        }
+    }
+    async fn teardown(&self, _: &Cluster, _: &dyn Remote) -> Result<(), SystemError> {
+        Ok(())
+    }
+    async fn log_files(&self, _: &dyn Remote) -> Result<Vec<LogFile>, SystemError> {
+        Ok(Vec::new())
+    }
+    fn crash_patterns(&self) -> Vec<String> {
+        Vec::new()
+    }
+    fn processes(&self) -> Option<&dyn ProcessControl> {
+        Some(self)
+    }
+    fn primaries(&self) -> Option<&dyn Primaries> {
+        Some(self)
+    }
+}
+
+#[async_trait]
+impl ProcessControl for Store {
+    async fn processes(&self, remote: &dyn Remote) -> Result<Vec<Process>, SystemError> {
+        let text = remote.run(Command::new(LIST)).await.map_err(|e| broken("list", e))?;
+        let line = |line: &str| {
+            let (pid, start) = line.split_once(' ').unwrap();
+            Process { pid: pid.parse().unwrap(), start_ticks: start.parse().unwrap() }
+        };
+        Ok(text.lines().map(line).collect())
+    }
+    async fn start(&self, _: &Cluster, remote: &dyn Remote) -> Result<(), SystemError> {
+        remote.run(Command::new(START)).await.map(drop).map_err(|e| broken("start", e))
+    }
+    fn start_script(&self, _: &Cluster, _: &Node) -> Option<String> {
+        Some(START.into())
+    }
+}
+
+#[async_trait]
+impl Primaries for Store {
+    async fn primaries(&self, cluster: &Cluster) -> Result<Vec<Node>, SystemError> {
+        Ok(cluster.nodes().take(1).cloned().collect())
+    }
+}
+
+#[async_trait]
+impl ClientFactory for Store {
+    async fn connect(&self, _: &Node, _: u32) -> Result<Box<dyn Client>, ClientError> {
+        Err(ClientError::Definite("nobody asks this store anything".into()))
+    }
+}
