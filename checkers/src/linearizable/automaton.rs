@@ -32,6 +32,8 @@ pub(crate) struct Traits {
     pub(crate) requires: Option<u32>,
     /// The only state it can lead to.
     pub(crate) leads_to: Option<u32>,
+    /// No sequence of kinds that say so leads back to a state that one of them changed.
+    pub(crate) further: bool,
     /// It depends on the state through `requires` alone and changes it through `leads_to` alone.
     pub(crate) exact: bool,
 }

@@ -5,7 +5,9 @@ use rayon::prelude::*;
 
 use super::judge::{BySearch, ByZones, Effort, Judge, Judged, Method, Scope};
 use super::model::Model;
-use super::models::Register;
+use super::models::{
+    Counter, FifoQueue, Kv, List, Lock, MultiRegister, Mutex, Register, Semaphore, Set,
+};
 use super::object::{Object, split};
 use crate::{Analysis, Anomaly, Budget, Checker, Undecided};
 
@@ -18,27 +20,81 @@ const UNDECIDED_MAX: usize = 32;
 /// The models that come with the product.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ModelKind {
-    /// `read`, `write`.
+    /// `read`, `write`: [`Register`].
     Register,
-    /// `read`, `write`, `cas [from to]`.
+    /// `read`, `write`, `cas [from to]`: [`Register`].
     CasRegister,
+    /// `get`, `put`, `append` of strings by key: [`Kv`].
+    Kv,
+    /// `txn` of reads and writes of several registers: [`MultiRegister`].
+    MultiRegister,
+    /// `acquire`, `release` by anyone: [`Mutex`].
+    Mutex,
+    /// `acquire`, `release` by the owner: [`Lock`].
+    Lock,
+    /// The same, and the owner may acquire it several times.
+    ReentrantLock,
+    /// `enqueue`, `dequeue`: [`FifoQueue`].
+    FifoQueue,
+    /// `add`, `read` of all elements: [`Set`].
+    Set,
+    /// `add n`, `read`: [`Counter`].
+    Counter,
+    /// `append`, `read` of all elements: [`List`].
+    List,
+    /// `acquire n`, `release n` of so many permits: [`Semaphore`].
+    Semaphore {
+        /// How many there are.
+        permits: u32,
+    },
 }
 
 impl ModelKind {
-    /// All of them.
-    pub const ALL: &[Self] = &[Self::Register, Self::CasRegister];
+    /// All of them; a semaphore has one permit unless its name says otherwise.
+    pub const ALL: &[Self] = &[
+        Self::Register,
+        Self::CasRegister,
+        Self::Kv,
+        Self::MultiRegister,
+        Self::Mutex,
+        Self::Lock,
+        Self::ReentrantLock,
+        Self::FifoQueue,
+        Self::Set,
+        Self::Counter,
+        Self::List,
+        Self::Semaphore { permits: 1 },
+    ];
 
     /// Its name on the command line.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Register => "register",
             Self::CasRegister => "cas-register",
+            Self::Kv => "kv",
+            Self::MultiRegister => "multi-register",
+            Self::Mutex => "mutex",
+            Self::Lock => "lock",
+            Self::ReentrantLock => "reentrant-lock",
+            Self::FifoQueue => "fifo-queue",
+            Self::Set => "set",
+            Self::Counter => "counter",
+            Self::List => "list",
+            Self::Semaphore { .. } => "semaphore",
         }
     }
 
-    /// The inverse of [`ModelKind::as_str`].
+    /// The inverse of [`ModelKind::as_str`]; `semaphore:3` has three permits.
     pub fn parse(name: &str) -> Option<Self> {
+        if let Some(permits) = name.strip_prefix("semaphore:") {
+            return permits.parse().ok().map(|permits| Self::Semaphore { permits });
+        }
         Self::ALL.iter().copied().find(|kind| kind.as_str() == name)
+    }
+
+    /// Whether its histories always consist of `[key, value]` pairs.
+    const fn is_keyed(self) -> bool {
+        matches!(self, Self::Kv)
     }
 }
 
@@ -54,8 +110,18 @@ impl Linearizable {
         let judge: Box<dyn Judge> = match kind {
             ModelKind::Register => Box::new(ByZones(Register { cas: false })),
             ModelKind::CasRegister => Box::new(ByZones(Register { cas: true })),
+            ModelKind::Kv => Box::new(BySearch(Kv)),
+            ModelKind::MultiRegister => Box::new(BySearch(MultiRegister)),
+            ModelKind::Mutex => Box::new(BySearch(Mutex)),
+            ModelKind::Lock => Box::new(BySearch(Lock { reentrant: false })),
+            ModelKind::ReentrantLock => Box::new(BySearch(Lock { reentrant: true })),
+            ModelKind::FifoQueue => Box::new(BySearch(FifoQueue)),
+            ModelKind::Set => Box::new(BySearch(Set)),
+            ModelKind::Counter => Box::new(BySearch(Counter)),
+            ModelKind::List => Box::new(BySearch(List)),
+            ModelKind::Semaphore { permits } => Box::new(BySearch(Semaphore { permits })),
         };
-        Self { judge, keyed: false }
+        Self { judge, keyed: kind.is_keyed() }
     }
 
     /// Against a model of your own.
@@ -67,7 +133,7 @@ impl Linearizable {
     /// says so is keyed in any case.
     #[must_use]
     pub fn keyed(mut self, keyed: bool) -> Self {
-        self.keyed = keyed;
+        self.keyed |= keyed;
         self
     }
 

@@ -14,7 +14,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use rustc_hash::FxHashMap;
 
 use super::NEVER;
-use super::automaton::{Automaton, Entry, REFUSED};
+use super::automaton::{Automaton, Entry, REFUSED, Traits};
 use super::mask::Mask;
 use super::timeline::Timeline;
 use crate::{Budget, Exhausted};
@@ -114,11 +114,22 @@ struct Search<'a, A, const N: usize> {
     entries: &'a [Entry],
     timeline: &'a Timeline,
     limits: Limits<'a>,
-    pure: Vec<bool>,
+    looks: Vec<Look>,
     ahead: Ahead,
     memo: Memo<N>,
     /// The slots of optional calls.
     optional: Mask<N>,
+}
+
+/// When a call changes nothing.
+#[derive(Clone, Copy)]
+enum Look {
+    /// It may change something.
+    Never,
+    /// It can happen only in this state, and changes nothing.
+    At(u32),
+    /// It can happen in several states, and changes nothing.
+    Sometimes,
 }
 
 /// A configuration and which of its continuations comes next.
@@ -138,7 +149,12 @@ impl<'a, A: Automaton, const N: usize> Search<'a, A, N> {
         timeline: &'a Timeline,
         limits: Limits<'a>,
     ) -> Self {
-        let pure = entries.iter().map(|entry| automaton.traits(entry.kind).pure).collect();
+        let look = |entry: &Entry| match automaton.traits(entry.kind) {
+            Traits { pure: false, .. } => Look::Never,
+            Traits { requires: Some(state), .. } => Look::At(state),
+            Traits { requires: None, .. } => Look::Sometimes,
+        };
+        let looks = entries.iter().map(look).collect();
         let ahead = Ahead::new(automaton, entries);
         let optional = Mask::first(timeline.optional.len());
         let memo = if timeline.optional.is_empty() {
@@ -146,7 +162,7 @@ impl<'a, A: Automaton, const N: usize> Search<'a, A, N> {
         } else {
             Memo::Antichain { used: FxHashMap::default(), reserved: 0, len: 0 }
         };
-        Self { automaton, entries, timeline, limits, pure, ahead, memo, optional }
+        Self { automaton, entries, timeline, limits, looks, ahead, memo, optional }
     }
 
     fn run(mut self) -> Searched {
@@ -273,11 +289,19 @@ impl<'a, A: Automaton, const N: usize> Search<'a, A, N> {
     /// Rule R2 for the calls that are open at a return.
     fn take_pure(&mut self, event: u32, state: u32, mask: &mut Mask<N>) {
         for &entry in self.timeline.open(event) {
-            if self.pure[entry as usize]
-                && !mask.has(self.timeline.slot[entry as usize])
-                && self.automaton.step(state, self.entries[entry as usize].kind) == state
-            {
+            if !mask.has(self.timeline.slot[entry as usize]) && self.only_looks(entry, state) {
                 self.take(entry, mask);
+            }
+        }
+    }
+
+    /// Whether a call can take effect in `state` and never changes any.
+    fn only_looks(&mut self, entry: u32, state: u32) -> bool {
+        match self.looks[entry as usize] {
+            Look::Never => false,
+            Look::At(wanted) => wanted == state,
+            Look::Sometimes => {
+                self.automaton.step(state, self.entries[entry as usize].kind) == state
             }
         }
     }
@@ -291,9 +315,7 @@ impl<'a, A: Automaton, const N: usize> Search<'a, A, N> {
                     break;
                 }
                 mask.clear(slot);
-            } else if self.pure[at.entry as usize]
-                && self.automaton.step(state, self.entries[at.entry as usize].kind) == state
-            {
+            } else if self.only_looks(at.entry, state) {
                 self.take(at.entry, &mut mask);
             }
             event += 1;
@@ -318,6 +340,10 @@ struct Ahead {
     wanted: Vec<u32>,
     /// Calls that lead to it.
     reachable: Vec<u32>,
+    /// Calls that lead to one state, whichever it is.
+    anchored: u32,
+    /// Calls that only ever lead further.
+    further: u32,
     /// Calls that may lead anywhere.
     anywhere: u32,
     /// Whether every call is exact, so that the counts tell everything.
@@ -331,6 +357,7 @@ struct Needs {
     requires: u32,
     leads_to: u32,
     optional: bool,
+    further: bool,
     anywhere: bool,
 }
 
@@ -347,7 +374,8 @@ impl Ahead {
                     requires: traits.requires.unwrap_or(REFUSED),
                     leads_to: traits.leads_to.unwrap_or(REFUSED),
                     optional: entry.is_optional(),
-                    anywhere: !traits.pure && traits.leads_to.is_none(),
+                    further: traits.further,
+                    anywhere: !traits.pure && !traits.further && traits.leads_to.is_none(),
                 }
             })
             .collect();
@@ -357,6 +385,8 @@ impl Ahead {
             needed: zeroes(),
             wanted: zeroes(),
             reachable: zeroes(),
+            anchored: 0,
+            further: 0,
             anywhere: 0,
             exact,
             taken: Vec::new(),
@@ -376,6 +406,10 @@ impl Ahead {
         }
         if needs.leads_to != REFUSED {
             add(&mut self.reachable[needs.leads_to as usize]);
+            add(&mut self.anchored);
+        }
+        if needs.further {
+            add(&mut self.further);
         }
         if needs.anywhere {
             add(&mut self.anywhere);
@@ -400,7 +434,10 @@ impl Ahead {
         let Some(&needed) = self.needed.get(state as usize) else { return false };
         let needs = self.of[entry as usize];
         let own = u32::from(!needs.optional && needs.requires == state);
-        needed > own && self.reachable[state as usize] == 0 && self.anywhere == 0
+        let returns = self.reachable[state as usize] > 0
+            || self.anywhere > 0
+            || self.further > 0 && self.anchored > 0;
+        needed > own && !returns
     }
 
     /// Whether nobody has a use for a state.

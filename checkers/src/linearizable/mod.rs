@@ -18,7 +18,7 @@ mod judge;
 mod mask;
 mod minimise;
 mod model;
-mod models;
+pub mod models;
 mod object;
 mod register;
 mod table;
@@ -28,7 +28,6 @@ mod witness;
 
 pub use checker::{Linearizable, ModelKind};
 pub use model::{CallView, Leads, Malformed, Model};
-pub use models::{Register, RegisterOp};
 
 /// A time that never comes: the return of a call that may or may not have happened.
 const NEVER: u32 = u32::MAX;

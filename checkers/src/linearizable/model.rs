@@ -38,7 +38,8 @@ pub trait Model: Send + Sync {
         format!("the state is {state:?}")
     }
 
-    /// Whether `op` never changes any state but [`Model::anything`].
+    /// Whether `op` never changes a state: it only looks. States that [`Model::anything`] leads to
+    /// may become more certain by it.
     fn is_pure(&self, _op: &Self::Op) -> bool {
         false
     }
@@ -86,6 +87,8 @@ pub enum Leads<State> {
     Nowhere,
     /// Always to this state, if it can happen at all.
     To(State),
+    /// If it changes a state, then to one from which no operation that says so leads back.
+    Further,
     /// Nothing is promised.
     Anywhere,
 }

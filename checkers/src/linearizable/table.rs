@@ -69,15 +69,16 @@ impl<'m, M: Model> TableAutomaton<'m, M> {
         let kind = self.kinds.number(op);
         if kind as usize == self.traits.len() {
             let requires = self.model.requires(op).map(|state| self.states.number(&state));
-            let (leads_to, nowhere) = match self.model.leads_to(op) {
-                Leads::To(state) => (Some(self.states.number(&state)), false),
-                Leads::Nowhere => (None, true),
-                Leads::Anywhere => (None, false),
+            let leads = self.model.leads_to(op);
+            let leads_to = match &leads {
+                Leads::To(state) => Some(self.states.number(state)),
+                _ => None,
             };
             self.traits.push(Traits {
-                pure: self.model.is_pure(op) || nowhere,
+                pure: self.model.is_pure(op),
                 requires,
                 leads_to,
+                further: leads == Leads::Further,
                 exact: self.model.is_exact(op),
             });
             self.known_states = self.states.by_number.len();

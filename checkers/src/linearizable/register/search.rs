@@ -101,6 +101,7 @@ impl Automaton for RegisterAutomaton {
             pure: matches!(call.f, F::Read | F::Miss),
             requires: call.observed(),
             leads_to: call.product(),
+            further: false,
             exact: call.f != F::Miss,
         }
     }

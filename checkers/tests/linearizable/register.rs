@@ -1,11 +1,9 @@
 //! Registers against brute force.
 
-mod oracle;
-
-use deposed_checkers::linearizable::Register;
+use crate::oracle::{End, Random, Spec, fuzz};
+use deposed_checkers::linearizable::models::Register;
 use deposed_checkers::{Checker, Linearizable, ModelKind};
 use deposed_history::Value;
-use oracle::{End, Random, Spec, fuzz};
 
 #[derive(Debug, Clone)]
 enum RegisterOp {
