@@ -8,12 +8,16 @@ mod analysis;
 mod budget;
 mod durability;
 pub mod linearizable;
+mod log_patterns;
+mod registry;
 mod stats;
 
 pub use analysis::{Analysis, Anomaly, Edge, EdgeKind, Undecided, Verdict};
 pub use budget::{Budget, Exhausted};
 pub use durability::{Availability, CounterBounds, SetFull, TotalQueue, UniqueIds};
 pub use linearizable::{Linearizable, ModelKind};
+pub use log_patterns::{LogMatch, LogPatterns};
+pub use registry::{MODELS, ModelOptions, NamedModel, model};
 pub use stats::Stats;
 
 use deposed_history::History;

@@ -27,22 +27,18 @@ const PRIMARIES_LIMIT: Duration = Duration::from_millis(1500);
 const LOG_FILES_MAX: usize = 100;
 
 /// Installs Debian packages and lets none of them start a service: what runs is the harness's say.
-/// A policy of the machine's owner is left alone; one that a killed installation left is ours.
 const APT: &str = r#"
+set -eu
 policy=/usr/sbin/policy-rc.d
-mark='# made by deposed while it installs packages; delete it if no installation is running'
-if [ ! -e "$policy" ] || grep -qF "$mark" "$policy"; then
+if [ ! -e "$policy" ]; then
     trap 'rm -f "$policy"' EXIT
     trap 'exit 1' HUP INT TERM
-    printf '#!/bin/sh\n%s\nexit 101\n' "$mark" >"$policy"
+    printf '#!/bin/sh\nexit 101\n' >"$policy"
     chmod 755 "$policy"
 fi
 export DEBIAN_FRONTEND=noninteractive
-get() { apt-get -q -y -o DPkg::Lock::Timeout=120 "$@" >&2 </dev/null; }
-# Package lists may be absent or too old: fetch them only if it fails without.
-get install --no-install-recommends $packages || {
-    get update && get install --no-install-recommends $packages
-}
+apt() { apt-get -q -y -o DPkg::Lock::Timeout=120 "$@" >&2; }
+apt install --no-install-recommends $packages || { apt update && apt install --no-install-recommends $packages; }
 "#;
 
 impl DescribedSystem {

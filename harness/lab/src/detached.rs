@@ -29,7 +29,7 @@ pub const DIRECTORY: &str = "/run/deposed/labs";
 pub const DEFAULT_NAME: &str = "default";
 
 /// Tells a command run by [`exec`] where the inventory is.
-pub const NODES_FILE_VARIABLE: &str = "DEPOSED_NODES_FILE";
+pub const CLUSTER_VARIABLE: &str = "DEPOSED_CLUSTER";
 
 /// Longest name of a lab.
 const NAME_MAX: usize = 32;

@@ -7,7 +7,7 @@ use deposed_checkers::{Anomaly, Verdict};
 use crate::around::{Around, AroundRow};
 use crate::call_text::outcome_word;
 use crate::fault_text::{bite_text, fault_name, healing_text};
-use crate::report::clause;
+use crate::report::sentence;
 use crate::witness::{Witness, edge_words};
 use crate::{Report, glossary, phrase};
 
@@ -33,7 +33,7 @@ impl Report<'_> {
             md_witness(&mut out, anomaly, witness.as_ref());
             self.md_around(&mut out, anomaly);
             self.md_other_anomalies(&mut out);
-        } else if self.counts.calls.total() > 0 {
+        } else {
             self.md_strength(&mut out);
         }
         self.md_undecided(&mut out);
@@ -46,7 +46,7 @@ impl Report<'_> {
         for limit in self.limits() {
             line(&mut out, &format!("- {}", text(&limit)));
         }
-        phrase::clean_lines(&out)
+        out
     }
 
     fn md_headline(&self, out: &mut String) {
@@ -82,10 +82,6 @@ impl Report<'_> {
         table(out, &["", "index", "time", "process", "node", "call", "outcome", "took"]);
         for row in &around.rows {
             match row {
-                AroundRow::Gap { calls, .. } => {
-                    let calls = format!("{} not shown", phrase::counted(*calls, "call"));
-                    cells_line(out, &["⋮", "", "", "", "", &calls, "", ""]);
-                }
                 AroundRow::Fault { time_ns, text: what } => {
                     let cells = ["⚡", "", &phrase::moment(*time_ns), "", "", &bold(what), "", ""];
                     cells_line(out, &cells);
@@ -95,7 +91,7 @@ impl Report<'_> {
                     cells_line(
                         out,
                         &[
-                            &row.witness.as_ref().map_or(String::new(), |n| format!("**{n}**")),
+                            if row.in_witness { "**►**" } else { "" },
                             &phrase::count(row.index),
                             &phrase::moment(row.time_ns),
                             &row.process,
@@ -107,6 +103,10 @@ impl Report<'_> {
                     );
                 }
             }
+        }
+        if around.calls_omitted > 0 {
+            line(out, "");
+            line(out, &format!("{} left out.", phrase::counted(around.calls_omitted, "more call")));
         }
     }
 
@@ -124,7 +124,7 @@ impl Report<'_> {
         line(out, &format!("{} in this run.", phrase::counted(self.anomaly_count(), "violation")));
         line(out, "");
         for (checker, anomaly) in all.iter().take(ANOMALIES_MAX) {
-            line(out, &format!("- {checker}: {}", text(&clause(&anomaly.summary))));
+            line(out, &format!("- {checker}: {}", text(&sentence(&anomaly.summary))));
         }
         let more = self.anomaly_count().saturating_sub(all.len().min(ANOMALIES_MAX) as u64);
         if more > 0 {
@@ -153,7 +153,7 @@ impl Report<'_> {
                 let known = undecided.known.as_ref().map_or(String::new(), |k| format!("; {k}"));
                 let reason = &undecided.reason;
                 let what = format!("{}{key}: {reason}{known}", analysis.checker);
-                line(out, &format!("- {}", text(&clause(&what))));
+                line(out, &format!("- {}", text(&sentence(&what))));
             }
             let more = analysis.undecided.len().saturating_sub(UNDECIDED_MAX) as u64;
             if more > 0 {
@@ -200,7 +200,8 @@ impl Report<'_> {
                 ],
             );
         }
-        for (fault, _) in self.coverage.iter().filter(|(_, c)| c.injected == 0) {
+        for (fault, coverage) in self.coverage.iter().filter(|(_, c)| c.injected == 0) {
+            let _ = coverage;
             cells_line(out, &[&text(fault), "–", "–", "asked for, never injected", "–"]);
         }
         let more = self.episodes.len().saturating_sub(FAULTS_MAX) as u64;
@@ -231,7 +232,7 @@ impl Report<'_> {
                     &text(&analysis.checker),
                     &format!("**{}**", analysis.verdict),
                     &text(&analysis.summary),
-                    &phrase::duration_ms(check.elapsed_ms),
+                    &phrase::duration(check.elapsed_ms * 1_000_000),
                     &text(glossary::property(&analysis.checker).blind_to),
                 ],
             );
@@ -260,7 +261,7 @@ fn md_why(out: &mut String, checker: &str, anomaly: &Anomaly, report: &Report<'_
     }
     let property = glossary::property(checker);
     line(out, &format!("Violated: **{}**. {}", text(checker), text(property.meaning)));
-    for claim in report.run.plan.claims(checker) {
+    for claim in &report.run.plan.system.claims {
         line(out, "");
         line(out, &format!("> “{}” — {}", text(&claim.quote), text(&claim.source)));
     }
@@ -291,10 +292,10 @@ fn md_witness(out: &mut String, anomaly: &Anomaly, witness: Option<&Witness>) {
             &format!(
                 "{}. {} {} {}{impossible}: {}",
                 i + 1,
-                code(&from.named()),
+                code(&from.text.line()),
                 edge_words(edge.kind),
-                code(&to.named()),
-                text(&clause(&edge.because)),
+                code(&to.text.line()),
+                text(&sentence(&edge.because)),
             ),
         );
     }

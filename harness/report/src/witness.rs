@@ -42,8 +42,6 @@ pub(crate) struct Row {
 #[derive(Debug, Clone)]
 pub(crate) struct WitnessOp {
     pub(crate) row: usize,
-    /// What sentences call it: `T1` is the first of the anomaly's witness.
-    pub(crate) name: Option<String>,
     /// The index that the recorder gave its invocation.
     pub(crate) index: u64,
     pub(crate) position: u32,
@@ -65,8 +63,6 @@ pub(crate) struct WitnessEdge {
     pub(crate) because: String,
     /// Whether time, or the rest of the order, says the opposite.
     pub(crate) impossible: bool,
-    /// Whether it is time.
-    pub(crate) against_time: bool,
 }
 
 /// A fault that was in force.
@@ -108,7 +104,7 @@ impl Witness {
         };
         for &start in &starts {
             let found = &found.values().find(|f| f.start == start).expect("it came from there");
-            witness.add_op(history, anomaly, found);
+            witness.add_op(history, found);
         }
         let op_at = |position: u32| {
             let start = found.get(&position)?.start;
@@ -118,10 +114,7 @@ impl Witness {
             let (Some(from), Some(to)) = (op_at(edge.from), op_at(edge.to)) else { continue };
             let because = edge.because.clone();
             let kind = edge.kind;
-            let against_time =
-                witness.ops[to].end_ns.is_some_and(|end| end < witness.ops[from].start_ns);
-            let impossible = against_time;
-            witness.edges.push(WitnessEdge { from, to, kind, because, impossible, against_time });
+            witness.edges.push(WitnessEdge { from, to, kind, because, impossible: false });
         }
         witness.mark_impossible();
         witness.mark_accused();
@@ -136,7 +129,7 @@ impl Witness {
         (first, last)
     }
 
-    fn add_op(&mut self, history: &History, anomaly: &Anomaly, found: &Found) {
+    fn add_op(&mut self, history: &History, found: &Found) {
         let op = history.op(found.start);
         let node = op.node().map(str::to_owned);
         let row = Row { process: op.process(), node };
@@ -150,7 +143,6 @@ impl Witness {
         };
         self.ops.push(WitnessOp {
             row: at,
-            name: name_in(anomaly, found.start),
             index: op.index(),
             position: found.start,
             text: call_text(history, &found.call, self.key.is_some()),
@@ -161,20 +153,24 @@ impl Witness {
         });
     }
 
-    /// If no edge goes against time, the cycle is what cannot be: every inferred edge of it is under
-    /// suspicion, or every edge if none is inferred.
+    /// An edge on a cycle is impossible if it goes back in time. If none does, every inferred edge
+    /// of the cycle is under suspicion.
     fn mark_impossible(&mut self) {
-        if self.edges.iter().any(|edge| edge.against_time) {
-            return;
-        }
-        let on_cycle = |edge: &WitnessEdge| self.reaches(edge.to, edge.from);
-        let cycle: Vec<bool> = self.edges.iter().map(on_cycle).collect();
+        let on_cycle: Vec<bool> =
+            self.edges.iter().map(|edge| self.reaches(edge.to, edge.from)).collect();
+        let back: Vec<bool> = self.edges.iter().map(|edge| self.goes_back(edge)).collect();
         let inferred =
             |edge: &WitnessEdge| !matches!(edge.kind, EdgeKind::RealTime | EdgeKind::Process);
-        let some_inferred = self.edges.iter().zip(&cycle).any(|(edge, &on)| on && inferred(edge));
-        for (edge, on) in self.edges.iter_mut().zip(cycle) {
-            edge.impossible = on && (inferred(edge) || !some_inferred);
+        let some_back = back.iter().any(|&b| b);
+        let some_inferred = self.edges.iter().zip(&on_cycle).any(|(e, &c)| c && inferred(e));
+        for (i, edge) in self.edges.iter_mut().enumerate() {
+            edge.impossible =
+                if some_back { back[i] } else { on_cycle[i] && (inferred(edge) || !some_inferred) };
         }
+    }
+
+    fn goes_back(&self, edge: &WitnessEdge) -> bool {
+        self.ops[edge.to].end_ns.is_some_and(|end| end < self.ops[edge.from].start_ns)
     }
 
     fn reaches(&self, from: usize, goal: usize) -> bool {
@@ -196,7 +192,7 @@ impl Witness {
         let accused: Vec<usize> = self
             .edges
             .iter()
-            .filter(|edge| edge.against_time)
+            .filter(|edge| edge.impossible && self.goes_back(edge))
             .map(|edge| if edge.kind == EdgeKind::WriteRead { edge.to } else { edge.from })
             .collect();
         for at in accused {
@@ -219,20 +215,6 @@ impl Witness {
             }
         }
     }
-}
-
-impl WitnessOp {
-    /// Its name and what it did: `T2 write 704`.
-    pub(crate) fn named(&self) -> String {
-        let text = self.text.line();
-        self.name.as_ref().map_or_else(|| text.clone(), |name| format!("{name} {text}"))
-    }
-}
-
-/// What sentences call the call that begins at a position: witnesses are numbered from `T1`.
-pub(crate) fn name_in(anomaly: &Anomaly, position: u32) -> Option<String> {
-    let at = anomaly.witness.iter().position(|&p| p == position)?;
-    Some(format!("T{}", at + 1))
 }
 
 /// What stands at a position: a call, or an event alone.

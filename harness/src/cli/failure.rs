@@ -2,6 +2,7 @@
 
 use std::fmt;
 
+use super::note;
 use crate::exit;
 
 /// Why a command could not do its work: what to print, and the code to leave with.
@@ -34,7 +35,7 @@ impl Failure {
 
     /// Says it on standard error, cause by cause, and returns the exit code.
     pub(crate) fn print(self) -> u8 {
-        eprintln!("deposed: {self}");
+        note(&self.to_string());
         self.code
     }
 }

@@ -1,15 +1,26 @@
 //! The command line: the only place that reads argv, prints and decides the exit code.
 
+mod check;
 mod completions;
+mod convert;
 mod failure;
+mod heal;
+mod lab;
+mod list;
 mod output;
+mod report;
+mod run;
+mod run_log;
+mod screen;
+mod signals;
 
+use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
 pub(crate) use failure::Failure;
-pub(crate) use output::out;
+pub(crate) use output::{note, out};
 
 use crate::exit;
 
@@ -31,11 +42,28 @@ struct Cli {
 
 #[derive(Debug, Subcommand)]
 enum Command {
+    Run(Box<run::Args>),
+    Check(check::Args),
+    Report(report::Args),
+    List(list::Args),
+    Lab(lab::Args),
+    Heal(heal::Args),
+    Convert(convert::Args),
     Completions(completions::Args),
+}
+
+/// Where runs are kept.
+#[derive(Debug, Clone, clap::Args)]
+struct ResultsArgs {
+    /// Where runs are kept
+    #[arg(long, value_name = "FOLDER", default_value = "results", env = "DEPOSED_RESULTS")]
+    results: PathBuf,
 }
 
 /// Runs the command that argv asks for.
 pub fn main() -> ExitCode {
+    // Parts of a lab are this program too; they never come back from here.
+    deposed_lab::play_role();
     let cli = match Cli::try_parse() {
         Ok(cli) => cli,
         Err(error) => {
@@ -46,9 +74,16 @@ pub fn main() -> ExitCode {
         }
     };
     let done = match cli.command {
+        Command::Run(args) => run::main(*args),
+        Command::Check(args) => check::main(args),
+        Command::Report(args) => report::main(&args),
+        Command::List(args) => list::main(&args),
+        Command::Lab(args) => lab::main(args),
+        Command::Heal(args) => heal::main(&args),
+        Command::Convert(args) => convert::main(&args),
         Command::Completions(args) => completions::main(&args),
     };
-    done.unwrap_or_else(|failure| failure.print()).into()
+    done.unwrap_or_else(Failure::print).into()
 }
 
 /// The command line's own description, for completions and for tests of the documentation.

@@ -1,4 +1,4 @@
-//! Writing to standard output.
+//! Writing to standard output and standard error.
 
 use std::io::{self, Write};
 
@@ -14,4 +14,10 @@ pub(crate) fn out(text: &str) -> Result<(), Failure> {
         )),
         Ok(()) => Ok(()),
     }
+}
+
+/// Says a line on standard error: what a person should know and a pipe should not get.
+#[expect(clippy::print_stderr, reason = "this is where it is allowed")]
+pub(crate) fn note(line: &str) {
+    eprintln!("deposed: {line}");
 }

@@ -17,7 +17,7 @@ use super::{
 #[command(next_help_heading = "Cluster")]
 pub struct ClusterArgs {
     /// The nodes and how to log in to them, as TOML.
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", env = "DEPOSED_CLUSTER")]
     pub cluster: Option<PathBuf>,
     /// Nodes as [NAME=][USER@]HOST[:PORT]; with --cluster, the names of those to use.
     #[arg(long, value_name = "NODE,…", value_delimiter = ',')]
@@ -61,6 +61,12 @@ impl ClusterArgs {
     /// Whether the flags name a cluster at all.
     pub fn name_a_cluster(&self) -> bool {
         self.cluster.is_some() || self.nodes_file.is_some() || !self.nodes.is_empty()
+    }
+
+    /// Where the nodes come from, for the plan.
+    pub fn origin(&self) -> String {
+        let file = self.cluster.as_ref().or(self.nodes_file.as_ref());
+        file.map_or_else(|| "--nodes".to_owned(), |file| file.display().to_string())
     }
 
     /// The cluster the flags name. Reads files, looks host names up, asks for secrets; blocks.

@@ -13,7 +13,7 @@ use super::shell::{Broken, Entry, Shell, Wire};
 use crate::inventory::{NodeSpec, Sudo};
 
 /// How long a connection may take from its first packet to its shell.
-pub(super) const CONNECT_DEADLINE: Duration = Duration::from_secs(10);
+pub(super) const CONNECT_DEADLINE: Duration = Duration::from_secs(15);
 /// How long a silent peer's kernel may take to answer a TCP probe, or to acknowledge data.
 const UNACKNOWLEDGED_MS_MAX: u32 = 20_000;
 /// Seconds of silence after which the kernel probes the peer.

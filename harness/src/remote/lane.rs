@@ -27,10 +27,8 @@ const FRESH: Duration = Duration::from_secs(10);
 const TRUSTED: Duration = Duration::from_secs(1);
 /// How long a connection may take to show that it lives.
 const PING_DEADLINE: Duration = Duration::from_secs(5);
-/// How often an idempotent command is sent that gets lost.
+/// How often a login is tried that a busy server dropped, and an idempotent command that was lost.
 const TRIES_MAX: u32 = 5;
-/// How often a login is tried that a busy server drops.
-const LOGINS_MAX: u32 = 8;
 
 /// A command on its way.
 pub(super) struct Job {
@@ -247,7 +245,7 @@ impl Lane {
         let opened = |socket: &TcpStream| self.queue.opened(self.number, socket);
         let within = Instant::now() + CONNECT_DEADLINE;
         let mut said = String::new();
-        for attempt in 0..LOGINS_MAX {
+        for attempt in 0..TRIES_MAX {
             if attempt > 0 {
                 pause(attempt, deadline);
             }
@@ -269,7 +267,7 @@ impl Lane {
                 Err(refused) => return Err(refused),
             }
         }
-        Err(Refused::Lasting(format!("{said} ({LOGINS_MAX} tries); is its SSH server overloaded?")))
+        Err(Refused::Lasting(format!("{said} ({TRIES_MAX} tries); is its SSH server overloaded?")))
     }
 
     fn refused(&self, refused: Refused, command: &Command, lost: Option<String>) -> RemoteError {

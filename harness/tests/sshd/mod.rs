@@ -132,14 +132,7 @@ impl Drop for Sshd {
 fn install() {
     static INSTALL: Once = Once::new();
     INSTALL.call_once(|| {
-        let needed = [
-            ("/usr/sbin/sshd", "openssh-server"),
-            ("/usr/bin/sudo", "sudo"),
-            ("/usr/bin/openssl", "openssl"),
-            ("/usr/sbin/iptables", "iptables"),
-            ("/usr/sbin/ip", "iproute2"),
-            ("/usr/bin/ps", "procps"),
-        ];
+        let needed = [("/usr/sbin/sshd", "openssh-server"), ("/usr/bin/sudo", "sudo")];
         let missing: Vec<&str> = needed
             .iter()
             .filter(|(file, _)| !Path::new(file).exists())

@@ -5,8 +5,6 @@
 
 mod client;
 mod outcome;
-#[cfg(test)]
-mod tests;
 mod wire;
 
 pub(crate) use client::KIND;

@@ -4,7 +4,7 @@
 use std::process::{Command, ExitCode};
 
 use clap::{Args, Parser, Subcommand};
-use deposed_lab::detached::{self, DEFAULT_NAME, Health, NODES_FILE_VARIABLE};
+use deposed_lab::detached::{self, CLUSTER_VARIABLE, DEFAULT_NAME, Health};
 use deposed_lab::packages::{self, Install};
 use deposed_lab::{Hub, Lab, LabError, LabSpec, MAX_NODES, chain};
 
@@ -45,7 +45,7 @@ enum Action {
     Exec {
         #[command(flatten)]
         name: Name,
-        /// The command; $DEPOSED_NODES_FILE names the inventory
+        /// The command; $DEPOSED_CLUSTER names the inventory
         #[arg(required = true, last = true)]
         command: Vec<String>,
     },
@@ -53,7 +53,7 @@ enum Action {
     With {
         #[command(flatten)]
         shape: Shape,
-        /// The command; $DEPOSED_NODES_FILE names the inventory
+        /// The command; $DEPOSED_CLUSTER names the inventory
         #[arg(required = true, last = true)]
         command: Vec<String>,
     },
@@ -120,7 +120,7 @@ fn with(spec: &LabSpec, command: &[String]) -> Result<ExitCode, LabError> {
     let lab = Lab::up(&hub, spec)?;
     let status = Command::new(&command[0])
         .args(&command[1..])
-        .env(NODES_FILE_VARIABLE, lab.nodes_file())
+        .env(CLUSTER_VARIABLE, lab.nodes_file())
         .status()
         .map_err(|source| LabError::Io { attempted: format!("run {}", command[0]), source })?;
     Ok(ExitCode::from(status.code().and_then(|code| u8::try_from(code).ok()).unwrap_or(FAILED)))

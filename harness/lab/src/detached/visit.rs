@@ -3,13 +3,13 @@
 use std::os::unix::process::CommandExt;
 use std::process::Command;
 
-use super::{NODES_FILE_VARIABLE, find};
+use super::{CLUSTER_VARIABLE, find};
 use crate::error::LabError;
 use crate::packages::program;
 
 /// Ends this process by becoming `command`, in the lab's network. Returns only if that fails.
 ///
-/// The command finds the inventory's path in [`NODES_FILE_VARIABLE`].
+/// The command finds the inventory's path in [`CLUSTER_VARIABLE`].
 pub fn exec(name: &str, command: &[String]) -> LabError {
     let Some((program, arguments)) = command.split_first() else {
         return LabError::Spec("no command to run in the lab's network".into());
@@ -18,7 +18,7 @@ pub fn exec(name: &str, command: &[String]) -> LabError {
     match entered {
         Ok(lab) => {
             let mut command = Command::new(program);
-            command.args(arguments).env(NODES_FILE_VARIABLE, lab.nodes_file());
+            command.args(arguments).env(CLUSTER_VARIABLE, lab.nodes_file());
             LabError::io(format!("run {program}"), command.exec())
         }
         Err(error) => error,

@@ -87,7 +87,7 @@ fn labs_do_not_clash() {
 #[test]
 fn the_inventory_suffices() {
     let lab = TestLab::up("inventory", 1);
-    let path = succeeded(lab.exec(&["sh", "-c", "echo $DEPOSED_NODES_FILE"]));
+    let path = succeeded(lab.exec(&["sh", "-c", "echo $DEPOSED_CLUSTER"]));
     let inventory: toml::Table = fs::read_to_string(path.trim()).unwrap().parse().unwrap();
     let text = |key: &str| inventory[key].as_str().unwrap().to_string();
     let node = &inventory["nodes"][0];

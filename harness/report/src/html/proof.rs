@@ -1,17 +1,11 @@
 //! The proof of the first violation: a picture, an argument, and what it means.
 
 use deposed_checkers::{Analysis, Anomaly};
-use deposed_history::Outcome;
 use maud::{Markup, html};
 
-use crate::call_text::outcome_word;
-use crate::report::clause;
+use crate::report::sentence;
 use crate::witness::{Witness, WitnessOp, edge_words};
 use crate::{Report, glossary, phrase, plot};
-
-/// What the colours of bars mean.
-const OUTCOMES: [(Outcome, &str); 3] =
-    [(Outcome::Ok, "ok"), (Outcome::Info, "outcome unknown"), (Outcome::Fail, "did not happen")];
 
 impl Report<'_> {
     pub(super) fn html_proof(
@@ -52,8 +46,7 @@ impl Report<'_> {
                 @if let Some(standing) = analysis.details.get("standing").and_then(|v| v.as_str()) {
                     p { "What still holds on this history: " b { (phrase::clean(standing)) } "." }
                 }
-                @for claim in self.run.plan.claims(&analysis.checker) {
-                    p { "What its makers promise:" }
+                @for claim in &self.run.plan.system.claims {
                     blockquote {
                         p { "“" (phrase::clean(&claim.quote)) "”" }
                         cite { (phrase::clean(&claim.source)) }
@@ -70,17 +63,12 @@ fn figure(witness: &Witness) -> Markup {
             div.scroll { (plot::witness(witness)) }
             figcaption {
                 "Each bar is a call, from the moment a client asked to the moment it was answered. "
-                @for (outcome, words) in OUTCOMES {
-                    @if witness.ops.iter().any(|op| op.outcome == outcome) {
-                        span class={ "key " (outcome_word(outcome)) } { (words) } " "
-                    }
-                }
+                span.key.ok { "ok" } " " span.key.info { "unknown outcome" } " "
+                span.key.fail { "did not happen" } " "
                 @if !witness.faults.is_empty() { span.key.band { "fault in force" } " " }
                 "Order is exact; distances are squeezed and written on the axis. "
-                @if witness.edges.iter().any(|edge| edge.against_time) {
+                @if witness.edges.iter().any(|edge| edge.impossible) {
                     "The " b.bad { "red arrow" } " is what the answers demand and time forbids."
-                } @else if witness.edges.iter().any(|edge| edge.impossible) {
-                    "The " b.bad { "red arrows" } " are an order that cannot be."
                 }
                 @if witness.ops_omitted > 0 {
                     " " (phrase::counted(witness.ops_omitted as u64, "further call")) " not drawn."
@@ -100,7 +88,7 @@ fn edges(witness: &Witness) -> Markup {
                         (op_link(&witness.ops[edge.from])) " " b { (edge_words(edge.kind)) } " "
                         (op_link(&witness.ops[edge.to]))
                         @if edge.impossible { b.bad { ", which cannot be" } }
-                        ": " (clause(&edge.because))
+                        ": " (sentence(&edge.because))
                     }
                 }
             }
@@ -110,5 +98,5 @@ fn edges(witness: &Witness) -> Markup {
 
 /// A call, linked to its row in the table below.
 fn op_link(op: &WitnessOp) -> Markup {
-    html! { a.op href={ "#op-" (op.position) } { (op.named()) } }
+    html! { a.op href={ "#op-" (op.position) } { (op.text.line()) } }
 }

@@ -24,10 +24,9 @@ pub(crate) fn bands(frame: &Frame, episodes: &[Episode]) -> Markup {
     }
 }
 
-/// Where an injection begins and ends; one that was skipped ended when that was found.
+/// Where an injection begins and ends.
 pub(crate) fn extent(frame: &Frame, episode: &Episode) -> (f64, f64) {
-    let skipped = episode.applied.filter(|_| episode.effect() == Effect::Skipped);
-    let end = episode.healed.or(episode.heal).or(skipped);
+    let end = episode.healed.or(episode.heal);
     (frame.at(episode.begin.time), end.map_or(RIGHT, |moment| frame.at(moment.time)))
 }
 

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use deposed_history::{Call, History, Outcome, PRECONDITION};
+use deposed_history::{History, Outcome, PRECONDITION};
 
 use crate::counts::Tally;
 
@@ -61,45 +61,26 @@ impl Buckets {
         tallies
     }
 
-    /// Whether each node served, stretch by stretch.
-    pub(crate) fn service_by_node(&self, history: &History) -> BTreeMap<String, Vec<Service>> {
-        let mut nodes: BTreeMap<String, Vec<Service>> = BTreeMap::new();
+    /// The same for each node, to tell whether it served. A comparison found false is service, so
+    /// it counts as `ok`; a call without an end counts where it began: nobody answered.
+    pub(crate) fn service_by_node(&self, history: &History) -> BTreeMap<String, Vec<Tally>> {
+        let mut nodes: BTreeMap<String, Vec<Tally>> = BTreeMap::new();
         for call in history.calls() {
             let op = history.op(call.invoke);
             let Some(node) = op.node() else { continue };
             if !nodes.contains_key(node) {
-                nodes.insert(node.to_owned(), vec![Service::default(); self.count]);
+                nodes.insert(node.to_owned(), vec![Tally::default(); self.count]);
             }
-            let Some(services) = nodes.get_mut(node) else { continue };
-            let first = self.of(op.time());
-            let last = call.complete.map_or(first, |end| self.of(history.op(end).time()));
-            services[last].ended += 1;
-            services[last].served += u64::from(is_served(history, call));
-            for service in &mut services[first..last] {
-                service.waiting += 1;
+            let time = call.complete.map_or(op.time(), |end| history.op(end).time());
+            let served = call.outcome == Outcome::Fail
+                && call
+                    .complete
+                    .is_some_and(|end| history.op(end).error().as_str() == Some(PRECONDITION));
+            let outcome = if served { Outcome::Ok } else { call.outcome };
+            if let Some(tallies) = nodes.get_mut(node) {
+                tallies[self.of(time)].add(outcome);
             }
         }
         nodes
-    }
-}
-
-/// What a node did for clients in a stretch of time.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(crate) struct Service {
-    /// Calls that ended in it.
-    pub(crate) ended: u64,
-    /// Of those, the ones that were answered.
-    pub(crate) served: u64,
-    /// Calls that were open at its end.
-    pub(crate) waiting: u64,
-}
-
-/// A comparison found false is an answer as good as any.
-fn is_served(history: &History, call: &Call) -> bool {
-    let error = || call.complete.and_then(|end| history.op(end).error().as_str());
-    match call.outcome {
-        Outcome::Ok => true,
-        Outcome::Fail => error() == Some(PRECONDITION),
-        Outcome::Info => false,
     }
 }

@@ -1,0 +1,86 @@
+//! The models a history can be judged by on its own: `deposed check FILE --model MODEL`.
+//!
+//! Adding one is a line here.
+
+use crate::{Checker, CounterBounds, SetFull, TotalQueue, UniqueIds};
+
+/// What a user may say of a model.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct ModelOptions {
+    /// Values are `[key, value]` pairs, one object for each key.
+    pub keyed: bool,
+    /// The level that is demanded, named as Elle names it; `None`: the model's strongest.
+    pub consistency: Option<String>,
+}
+
+/// Makes the checker of a model, or says what is wrong with the options.
+type Make = fn(&ModelOptions) -> Result<Box<dyn Checker>, String>;
+
+/// A model by its name.
+pub struct NamedModel {
+    /// Its name.
+    pub name: &'static str,
+    /// What it judges, in one line.
+    pub about: &'static str,
+    make: Make,
+}
+
+impl NamedModel {
+    /// The checker.
+    ///
+    /// # Errors
+    /// If the options make no sense for this model: says what would.
+    pub fn checker(&self, options: &ModelOptions) -> Result<Box<dyn Checker>, String> {
+        (self.make)(options)
+    }
+}
+
+/// The model of a name.
+pub fn model(name: &str) -> Option<&'static NamedModel> {
+    MODELS.iter().find(|model| model.name == name)
+}
+
+/// A checker that knows no levels and no keys.
+fn plain(
+    options: &ModelOptions,
+    checker: impl Checker + 'static,
+) -> Result<Box<dyn Checker>, String> {
+    if let Some(level) = &options.consistency {
+        return Err(format!("this model has no levels of consistency, so not {level:?} either"));
+    }
+    if options.keyed {
+        return Err("this model judges one object; --keyed makes no sense".into());
+    }
+    Ok(Box::new(checker))
+}
+
+/// Every model there is.
+pub static MODELS: &[NamedModel] = &[
+    NamedModel {
+        name: "set-full",
+        about: "a set by all of its reads: nothing acknowledged is lost",
+        make: |options| match options.consistency.as_deref() {
+            None => plain(options, SetFull::default()),
+            Some("linearizable") => {
+                let options = ModelOptions { consistency: None, ..options.clone() };
+                plain(&options, SetFull { linearizable: true })
+            }
+            Some(_) => Err("set-full knows one level: linearizable".into()),
+        },
+    },
+    NamedModel {
+        name: "total-queue",
+        about: "a queue in any order: what was enqueued comes out once",
+        make: |options| plain(options, TotalQueue),
+    },
+    NamedModel {
+        name: "counter-bounds",
+        about: "a counter: reads between what must and what may have been added",
+        make: |options| plain(options, CounterBounds),
+    },
+    NamedModel {
+        name: "unique-ids",
+        about: "ids: none is handed out twice",
+        make: |options| plain(options, UniqueIds),
+    },
+];

@@ -1,0 +1,62 @@
+//! `deposed heal`: undo whatever faults a run has left behind.
+
+use anyhow::{Context, anyhow};
+use deposed_nemeses::{Journal, heal_all, pending};
+
+use super::{Failure, ResultsArgs, out};
+use crate::exit;
+use crate::inventory::{ClusterArgs, Surroundings};
+use crate::rig;
+use crate::run_folder::RunFolder;
+
+/// Undo every fault that a run may have left on a cluster.
+///
+/// Works from a cold start, on what the nodes themselves have noted and on the journal of a run,
+/// if one is named. Touches nothing that is not deposed's own; may be repeated. A lab that a run has
+/// made for itself is gone with the run and needs no healing.
+#[derive(Debug, clap::Args)]
+pub(super) struct Args {
+    /// The run whose journal is to be undone: its folder, its id, or latest
+    run: Option<String>,
+
+    #[command(flatten)]
+    cluster: ClusterArgs,
+
+    #[command(flatten)]
+    results: ResultsArgs,
+}
+
+pub(super) fn main(args: &Args) -> Result<u8, Failure> {
+    if !args.cluster.name_a_cluster() {
+        let advice = "name the cluster to heal, with --cluster or --nodes";
+        return Err(Failure::usage(anyhow!(advice)));
+    }
+    let inventory = args.cluster.inventory(&Surroundings::here()).map_err(Failure::usage)?;
+    let mut left = Vec::new();
+    if let Some(run) = &args.run {
+        let folder =
+            RunFolder::find(&args.results.results, run).map_err(Failure::nothing_selected)?;
+        let journal = folder.file(Journal::NAME);
+        left = pending(&journal)
+            .with_context(|| format!("read {}", journal.display()))
+            .map_err(Failure::usage)?;
+    }
+    let runtime = tokio::runtime::Runtime::new().map_err(Failure::infrastructure)?;
+    let healed = runtime.block_on(async {
+        let cluster = rig::connect(&inventory.nodes).await.map_err(Failure::infrastructure)?;
+        Ok::<_, Failure>(heal_all(&cluster, &left).await)
+    })?;
+    let mut failed = false;
+    let mut text = String::new();
+    for (node, healed) in &healed {
+        match healed {
+            Ok(()) => text.push_str(&format!("{node}  healed\n")),
+            Err(error) => {
+                failed = true;
+                text.push_str(&format!("{node}  NOT healed: {error}\n"));
+            }
+        }
+    }
+    out(&text)?;
+    Ok(if failed { exit::INFRASTRUCTURE } else { exit::VALID })
+}

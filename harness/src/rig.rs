@@ -1,0 +1,181 @@
+//! The cluster and the system on it, from the first connection to the last clean-up.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::future::Future;
+use std::sync::Arc;
+use std::time::Duration;
+
+use deposed_core::{Cluster, Command, Remote, RemoteError, System, SystemError};
+use futures_util::future::join_all;
+
+use crate::inventory::NodeSpec;
+use crate::remote::SshRemote;
+
+/// How long a node may take to tell of itself.
+const DESCRIBE_LIMIT: Duration = Duration::from_secs(10);
+
+/// A cluster with a system on it.
+#[derive(Clone)]
+pub struct Rig {
+    /// The nodes.
+    pub cluster: Cluster,
+    /// What runs on them.
+    pub system: Arc<dyn System>,
+}
+
+/// What went wrong on each node where something did.
+#[derive(Debug)]
+pub struct Failures<E>(pub Vec<E>);
+
+impl<E: fmt::Display> fmt::Display for Failures<E> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (position, failure) in self.0.iter().enumerate() {
+            let separator = if position == 0 { "" } else { "\n  " };
+            write!(f, "{separator}{failure}")?;
+        }
+        Ok(())
+    }
+}
+
+impl<E: fmt::Debug + fmt::Display> std::error::Error for Failures<E> {}
+
+/// What a node says of itself.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Description {
+    /// `uname -sr`.
+    pub kernel: String,
+    /// The distribution and its release.
+    pub os: String,
+    /// The packages that were asked about and their versions.
+    pub packages: BTreeMap<String, String>,
+    /// Seconds its log lines are ahead of UTC, where they name no zone.
+    pub zone_s: i64,
+}
+
+/// Connects to every node at once.
+///
+/// # Errors
+/// With the failures of all nodes that could not be reached.
+pub async fn connect(nodes: &[NodeSpec]) -> Result<Cluster, Failures<RemoteError>> {
+    let connected = join_all(nodes.iter().map(SshRemote::connect)).await;
+    let remotes = sort(connected)?;
+    Ok(Cluster::new(
+        remotes.into_iter().map(|remote| Arc::new(remote) as Arc<dyn Remote>).collect(),
+    ))
+}
+
+impl Rig {
+    /// Installs the system, clears whatever an earlier run left of it, starts it, and waits until it
+    /// serves. Each step is finished on all nodes before the next begins.
+    ///
+    /// # Errors
+    /// With the failures of all nodes of the first step that failed anywhere.
+    pub async fn setup(&self) -> Result<(), Failures<SystemError>> {
+        let (cluster, db) = (&self.cluster, self.system.db());
+        self.everywhere(|remote| db.install(cluster, remote)).await?;
+        self.everywhere(|remote| db.teardown(cluster, remote)).await?;
+        self.everywhere(|remote| db.setup(cluster, remote)).await?;
+        self.everywhere(|remote| db.ready(cluster, remote)).await?;
+        Ok(())
+    }
+
+    /// Stops the system and removes its data, on every node that can be reached.
+    ///
+    /// # Errors
+    /// With the failures of all nodes where that did not work.
+    pub async fn teardown(&self) -> Result<(), Failures<SystemError>> {
+        let (cluster, db) = (&self.cluster, self.system.db());
+        self.everywhere(|remote| db.teardown(cluster, remote)).await?;
+        Ok(())
+    }
+
+    /// What each node says of itself, by name. A node that cannot be asked says nothing.
+    pub async fn describe(&self) -> BTreeMap<String, Description> {
+        let packages: Vec<&str> = self.system.packages().values().map(String::as_str).collect();
+        let script = format!(
+            "uname -sr; date +%z; (. /etc/os-release && echo \"$PRETTY_NAME\") 2>/dev/null || echo; \
+             dpkg-query -W -f '${{Package}} ${{Version}}\\n' {} 2>/dev/null || true",
+            packages.join(" ")
+        );
+        let asked = self.cluster.remotes().iter().map(|remote| {
+            let command = Command::new(script.clone()).deadline(DESCRIBE_LIMIT).idempotent();
+            async move {
+                let said = remote.run(command).await.unwrap_or_default();
+                (remote.node().name.to_string(), Description::parse(&said))
+            }
+        });
+        join_all(asked).await.into_iter().collect()
+    }
+
+    async fn everywhere<'a, T, F>(
+        &'a self,
+        step: impl Fn(&'a dyn Remote) -> F,
+    ) -> Result<Vec<T>, Failures<SystemError>>
+    where
+        F: Future<Output = Result<T, SystemError>>,
+    {
+        sort(join_all(self.cluster.remotes().iter().map(|remote| step(&**remote))).await)
+    }
+}
+
+impl Description {
+    fn parse(said: &str) -> Self {
+        let mut lines = said.lines().map(str::trim);
+        let mut next = || lines.next().unwrap_or_default().to_owned();
+        let (kernel, zone, os) = (next(), next(), next());
+        let packages = lines.filter_map(|line| line.split_once(' '));
+        Self {
+            kernel,
+            os,
+            packages: packages.map(|(name, version)| (name.into(), version.into())).collect(),
+            zone_s: zone_seconds(&zone).unwrap_or(0),
+        }
+    }
+}
+
+/// `+0130` as seconds.
+fn zone_seconds(zone: &str) -> Option<i64> {
+    let (sign, digits) = match zone.split_at_checked(1)? {
+        ("+", digits) => (1, digits),
+        ("-", digits) => (-1, digits),
+        _ => return None,
+    };
+    let (hours, minutes) = digits.split_at_checked(2)?;
+    Some(sign * (hours.parse::<i64>().ok()? * 3600 + minutes.parse::<i64>().ok()? * 60))
+}
+
+/// All successes, or all failures.
+fn sort<T, E>(results: Vec<Result<T, E>>) -> Result<Vec<T>, Failures<E>> {
+    let (mut done, mut failed) = (Vec::new(), Vec::new());
+    for result in results {
+        match result {
+            Ok(value) => done.push(value),
+            Err(error) => failed.push(error),
+        }
+    }
+    if failed.is_empty() { Ok(done) } else { Err(Failures(failed)) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_node_says_what_it_is() {
+        let said =
+            "Linux 6.1.0\n-0130\nDebian GNU/Linux 12 (bookworm)\nstore-server 3.4.23+ds1-1\n";
+        let description = Description::parse(said);
+        assert_eq!(description.kernel, "Linux 6.1.0");
+        assert_eq!(description.os, "Debian GNU/Linux 12 (bookworm)");
+        assert_eq!(description.packages["store-server"], "3.4.23+ds1-1");
+        assert_eq!(description.zone_s, -5400);
+        assert_eq!(Description::parse(""), Description::default());
+    }
+
+    #[test]
+    fn every_failure_is_told() {
+        let error = sort(vec![Ok(1), Err("n2: no"), Err("n3: no")]).unwrap_err();
+        assert_eq!(error.to_string(), "n2: no\n  n3: no");
+    }
+}
