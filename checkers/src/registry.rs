@@ -2,7 +2,7 @@
 //!
 //! Adding one is a line here.
 
-use crate::{Checker, CounterBounds, SetFull, TotalQueue, UniqueIds};
+use crate::{Checker, CounterBounds, Linearizable, ModelKind, SetFull, TotalQueue, UniqueIds};
 
 /// What a user may say of a model.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -54,8 +54,26 @@ fn plain(
     Ok(Box::new(checker))
 }
 
+/// A checker of linearizability.
+fn linearizable(options: &ModelOptions, kind: ModelKind) -> Result<Box<dyn Checker>, String> {
+    match options.consistency.as_deref() {
+        None | Some("linearizable") => Ok(Box::new(Linearizable::new(kind).keyed(options.keyed))),
+        Some(level) => Err(format!("this model knows one level, linearizable, and not {level:?}")),
+    }
+}
+
 /// Every model there is.
 pub static MODELS: &[NamedModel] = &[
+    NamedModel {
+        name: "register",
+        about: "a register: read, write; linearizable",
+        make: |options| linearizable(options, ModelKind::Register),
+    },
+    NamedModel {
+        name: "cas-register",
+        about: "a register with compare-and-set; linearizable",
+        make: |options| linearizable(options, ModelKind::CasRegister),
+    },
     NamedModel {
         name: "set-full",
         about: "a set by all of its reads: nothing acknowledged is lost",

@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use deposed_checkers::Checker;
+use deposed_checkers::{Checker, Linearizable, ModelKind};
 use deposed_core::generator::{Context, Generator, Next, Thread, independent};
 use deposed_core::{Invocation, OpSet};
 use deposed_history::{Op, OpType, Value};
@@ -60,7 +60,7 @@ impl Workload for Register {
     }
 
     fn checkers(&self) -> Vec<Box<dyn Checker>> {
-        Vec::new()
+        vec![Box::new(Linearizable::new(ModelKind::CasRegister).keyed(true))]
     }
 }
 
