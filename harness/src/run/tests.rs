@@ -412,7 +412,7 @@ async fn interrupted(times: usize, fs: &'static str) -> (Run, usize) {
     tokio::spawn(async move {
         tokio::time::sleep(Duration::from_millis(100)).await;
         for _ in 0..times {
-            switch.raise();
+            switch.raise("SIGINT");
         }
     });
     let run = perform(spec, lanes, interrupt).await;
