@@ -67,7 +67,7 @@ impl Report<'_> {
                 "An operation is “fail” only if it certainly did not happen. Anything else that \
                  is not a clear success, such as no answer within {}, is “info”: it may have \
                  happened, may happen later, or never.",
-                phrase::duration(plan.limits.op_ms.saturating_mul(1_000_000))
+                phrase::duration_ms(plan.limits.op_ms)
             ),
             "The seed decides what is tried and when. It does not decide how messages and threads \
              interleave, so a repeat may end differently."

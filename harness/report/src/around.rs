@@ -7,12 +7,13 @@ use deposed_history::{Call, History, Outcome};
 
 use crate::call_text::{call_text, error_text, key_value, process_name};
 use crate::fault_text::{bite_text, fault_name, healing_text};
+use crate::witness::name_in;
 use crate::{Report, phrase};
 
 /// How far to look before the first and after the last moment of the witness.
 const MARGIN_NS: u64 = 5_000_000_000;
 /// Calls shown.
-const CALLS_MAX: usize = 60;
+const CALLS_MAX: usize = 40;
 /// Fault events shown.
 const FAULTS_MAX: usize = 30;
 
@@ -21,8 +22,6 @@ const FAULTS_MAX: usize = 30;
 pub(crate) struct Around {
     /// In order of time.
     pub(crate) rows: Vec<AroundRow>,
-    /// Calls in the stretch that are not among the rows.
-    pub(crate) calls_omitted: u64,
 }
 
 /// One thing that happened.
@@ -30,6 +29,8 @@ pub(crate) struct Around {
 pub(crate) enum AroundRow {
     /// A client's call.
     Call(CallRow),
+    /// Calls that are not shown.
+    Gap { time_ns: u64, calls: u64 },
     /// A fault came or went.
     Fault { time_ns: u64, text: String },
 }
@@ -47,15 +48,15 @@ pub(crate) struct CallRow {
     pub(crate) error: Option<String>,
     /// From invocation to completion, if it has one.
     pub(crate) took_ns: Option<u64>,
-    /// Whether it is part of the proof.
-    pub(crate) in_witness: bool,
+    /// Its name, if it is part of the proof: `T1`.
+    pub(crate) witness: Option<String>,
 }
 
 impl AroundRow {
     const fn time_ns(&self) -> u64 {
         match self {
             Self::Call(row) => row.time_ns,
-            Self::Fault { time_ns, .. } => *time_ns,
+            Self::Gap { time_ns, .. } | Self::Fault { time_ns, .. } => *time_ns,
         }
     }
 }
@@ -79,30 +80,45 @@ impl Around {
             let nearest = times.iter().map(|t| t.abs_diff(at)).min().unwrap_or(0);
             (!witness.contains(&call.invoke), nearest)
         };
-        let mut calls: Vec<Call> = history
+        let calls: Vec<Call> = history
             .calls()
             .iter()
             .filter(|call| (from..=to).contains(&history.op(call.invoke).time()) && same_key(call))
             .copied()
             .collect();
-        let calls_omitted = calls.len().saturating_sub(CALLS_MAX) as u64;
-        calls.sort_by_key(|call| (distance(call), call.invoke));
-        calls.truncate(CALLS_MAX);
+        let mut nearest: Vec<usize> = (0..calls.len()).collect();
+        nearest.sort_by_key(|&at| (distance(&calls[at]), at));
+        nearest.truncate(CALLS_MAX);
+        nearest.sort_unstable();
 
-        let mut rows: Vec<AroundRow> = calls
-            .iter()
-            .map(|call| {
-                let in_witness = witness.contains(&call.invoke);
-                AroundRow::Call(call_row(history, call, key.is_some(), in_witness))
-            })
-            .collect();
+        let mut rows: Vec<AroundRow> = Vec::new();
+        let mut next = 0;
+        for &at in &nearest {
+            let call = &calls[at];
+            if at > next {
+                let time_ns = history.op(calls[next].invoke).time();
+                rows.push(AroundRow::Gap { time_ns, calls: (at - next) as u64 });
+            }
+            next = at + 1;
+            let name = name_in(anomaly, call.invoke);
+            rows.push(AroundRow::Call(call_row(history, call, key.is_some(), name)));
+        }
+        if let Some(call) = calls.get(next) {
+            let time_ns = history.op(call.invoke).time();
+            rows.push(AroundRow::Gap { time_ns, calls: (calls.len() - next) as u64 });
+        }
         rows.extend(fault_rows(report, from, to));
         rows.sort_by_key(AroundRow::time_ns);
-        Self { rows, calls_omitted }
+        Self { rows }
     }
 }
 
-fn call_row(history: &History, call: &Call, key_is_known: bool, in_witness: bool) -> CallRow {
+fn call_row(
+    history: &History,
+    call: &Call,
+    key_is_known: bool,
+    witness: Option<String>,
+) -> CallRow {
     let op = history.op(call.invoke);
     CallRow {
         position: call.invoke,
@@ -114,7 +130,7 @@ fn call_row(history: &History, call: &Call, key_is_known: bool, in_witness: bool
         outcome: call.outcome,
         error: error_text(history, call),
         took_ns: call.complete.map(|end| history.op(end).time().saturating_sub(op.time())),
-        in_witness,
+        witness,
     }
 }
 

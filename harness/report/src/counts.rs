@@ -55,11 +55,7 @@ impl Counts {
     /// Counts a history.
     pub(crate) fn of(history: &History, episodes: &[Episode]) -> Self {
         let mut counts = Self { span_ns: span(history), ..Self::default() };
-        let proven: Vec<(u64, u64)> = episodes
-            .iter()
-            .filter(|e| e.effect() == Effect::Proven)
-            .map(|e| (e.applied.unwrap_or(e.begin).time, e.heal.map_or(u64::MAX, |m| m.time)))
-            .collect();
+        let proven = proven_times(episodes);
         for call in history.calls() {
             let op = history.op(call.invoke);
             counts.calls.add(call.outcome);
@@ -67,7 +63,8 @@ impl Counts {
             if let Some(node) = op.node() {
                 tally(&mut counts.by_node, node).add(call.outcome);
             }
-            let under_fault = proven.iter().any(|&(from, to)| (from..to).contains(&op.time()));
+            let begun = proven.partition_point(|&(from, _)| from <= op.time());
+            let under_fault = begun > 0 && op.time() < proven[begun - 1].1;
             counts.ok_under_fault += u64::from(call.outcome == Outcome::Ok && under_fault);
         }
         (counts.concurrency_mean, counts.concurrency_max) = concurrency(history);
@@ -81,6 +78,24 @@ fn tally<'m>(by: &'m mut BTreeMap<String, Tally>, name: &str) -> &'m mut Tally {
         by.insert(name.to_owned(), Tally::default());
     }
     by.get_mut(name).expect("it was just inserted")
+}
+
+/// When some proven fault was in force, as disjoint stretches of time in order.
+fn proven_times(episodes: &[Episode]) -> Vec<(u64, u64)> {
+    let mut times: Vec<(u64, u64)> = episodes
+        .iter()
+        .filter(|e| e.effect() == Effect::Proven)
+        .map(|e| (e.applied.unwrap_or(e.begin).time, e.heal.map_or(u64::MAX, |m| m.time)))
+        .collect();
+    times.sort_unstable();
+    let mut disjoint: Vec<(u64, u64)> = Vec::new();
+    for (from, to) in times {
+        match disjoint.last_mut() {
+            Some(last) if from <= last.1 => last.1 = last.1.max(to),
+            _ => disjoint.push((from, to)),
+        }
+    }
+    disjoint
 }
 
 /// Time of the last event.
@@ -111,4 +126,66 @@ fn concurrency(history: &History) -> (f64, u64) {
         }
     }
     (if busy_ns > 0.0 { open_ns / busy_ns } else { open_max as f64 }, open_max)
+}
+
+#[cfg(test)]
+mod tests {
+    use deposed_history::{Header, Moment, Op, Sighting, Value};
+
+    use super::*;
+
+    fn episode(from: u64, to: u64, effect: Effect) -> Episode {
+        let moment = |time| Moment { position: 0, time };
+        Episode {
+            fault: "kill".into(),
+            id: 1,
+            lane: "kill".into(),
+            choice: Value::Nil,
+            nodes: vec![],
+            begin: moment(from),
+            applied: Some(moment(from)),
+            heal: Some(moment(to)),
+            healed: None,
+            bite: Some(Sighting { effect, summary: String::new(), figures: Value::Nil }),
+            healing: None,
+        }
+    }
+
+    fn history(calls: &[(u32, u64, u64, OpType)]) -> History {
+        let mut ops: Vec<Op> = Vec::new();
+        for &(process, from, to, kind) in calls {
+            let op = |kind, time| Op {
+                time,
+                ..Op::new(kind, Process::Client(process), "read", Value::Nil)
+            };
+            ops.extend([op(OpType::Invoke, from), op(kind, to)]);
+        }
+        ops.sort_by_key(|op| op.time);
+        History::from_ops(Header::default(), &ops)
+    }
+
+    /// Only proven faults count, overlapping ones once, and only while they are in force.
+    #[test]
+    fn calls_under_a_fault_are_counted_once() {
+        let ok = |at| (at as u32, at, at + 1, OpType::Ok);
+        let history = history(&[ok(5), ok(15), ok(25), ok(35), ok(45), ok(95)]);
+        let episodes = [
+            episode(10, 30, Effect::Proven),
+            episode(20, 40, Effect::Proven),
+            episode(90, 99, Effect::Indeterminate),
+        ];
+        assert_eq!(Counts::of(&history, &episodes).ok_under_fault, 3);
+    }
+
+    /// Concurrency is averaged over the time in which any call was open.
+    #[test]
+    fn concurrency_ignores_silence() {
+        let history = history(&[
+            (0, 0, 10, OpType::Ok),
+            (1, 0, 10, OpType::Info),
+            (0, 1_000, 1_010, OpType::Ok),
+        ]);
+        let counts = Counts::of(&history, &[]);
+        assert_eq!((counts.concurrency_mean, counts.concurrency_max), (1.5, 2));
+    }
 }

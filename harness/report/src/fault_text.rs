@@ -7,27 +7,25 @@ use crate::phrase;
 /// Longest description, in characters.
 const CHARS_MAX: usize = 80;
 
-/// The fault and where: `partition n1 n2 | n3 n4 n5`, `pause n4`.
+/// The fault, where, and what made it choose so: `partition n1 n2 | n3 n4 n5 (halves)`,
+/// `pause n4 (primaries)`.
 pub(crate) fn fault_name(episode: &Episode) -> String {
-    let place = place(episode);
-    let text =
-        if place.is_empty() { episode.fault.clone() } else { format!("{} {place}", episode.fault) };
+    let said = |key| episode.choice.get(key).and_then(Value::as_str);
+    let mut text = episode.fault.clone();
+    let place = said("cut").map_or_else(|| episode.nodes.join(" "), str::to_owned);
+    for (open, word, close) in [(" ", place.as_str(), ""), (" (", how(&said), ")")] {
+        if !word.is_empty() {
+            text.push_str(open);
+            text.push_str(word);
+            text.push_str(close);
+        }
+    }
     phrase::cut(&phrase::clean(&text), CHARS_MAX)
 }
 
-/// Where it hit: the sides of a partition if the choice has `groups`, else the nodes.
-fn place(episode: &Episode) -> String {
-    match episode.choice.get("groups").and_then(Value::as_list) {
-        Some(groups) => groups.iter().map(group).collect::<Vec<_>>().join(" | "),
-        None => episode.nodes.join(" "),
-    }
-}
-
-fn group(group: &Value) -> String {
-    match group.as_list() {
-        Some(nodes) => nodes.iter().filter_map(Value::as_str).collect::<Vec<_>>().join(" "),
-        None => group.to_string(),
-    }
+/// The word for how the place was chosen: the shape of a partition, the target of the rest.
+fn how<'v>(said: &impl Fn(&'static str) -> Option<&'v str>) -> &'v str {
+    said("shape").or_else(|| said("target")).unwrap_or("")
 }
 
 /// What was seen of it: `proven: 1,204 packets dropped`.

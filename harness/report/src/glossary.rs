@@ -11,54 +11,82 @@ pub(crate) struct Property {
 
 /// The property a checker checks. An unknown checker gets a general answer.
 pub(crate) fn property(checker: &str) -> Property {
-    match checker {
-        "stats" => Property {
-            meaning: "Something was put to the test: every kind of operation succeeded at least \
-                      once, and every fault that was asked for was seen to bite.",
-            blind_to: "Whether any answer was right: it only counts.",
-        },
-        "linearizable" => Property {
-            meaning: "Every operation seems to happen at one instant between its start and its \
-                      end, as if there were a single copy of the data: whoever has been told that \
-                      a write is done, or hears of it from another, never sees an older value again.",
-            blind_to: "Anything that concerns several keys at once. Operations of unknown outcome \
-                       get the benefit of the doubt: each may have happened at any later time, or \
-                       never.",
-        },
-        "crash" | "logs" => Property {
-            meaning: "No node wrote that it crashed.",
-            blind_to: "Crashes that leave no such line in the logs that were collected.",
-        },
-        _ => Property {
-            meaning: "The history has the property this checker is named after.",
-            blind_to: "Anything but that property, and anything that did not happen in this run.",
-        },
-    }
+    let (meaning, blind_to) = match checker {
+        "stats" => (
+            "Something was put to the test: every kind of operation succeeded at least once, and \
+             every fault that was asked for was seen to bite.",
+            "Whether any answer was right: it only counts.",
+        ),
+        "linearizable" => (
+            "Every operation seems to happen at one instant between its start and its end, as if \
+             there were a single copy of the data: whoever has been told that a write is done, or \
+             hears of it from another, never sees an older value again.",
+            "Anything that concerns several keys at once. Operations of unknown outcome get the \
+             benefit of the doubt: each may have happened at any later time, or never.",
+        ),
+        "set-full" => (
+            "What was added and acknowledged stays in the set: every later read sees it.",
+            "Elements that no read could have seen, and those whose add has an unknown outcome.",
+        ),
+        "total-queue" => (
+            "What was put into the queue and acknowledged comes out of it, and nothing else does.",
+            "The order in which elements come out, and losses that a dequeue of unknown outcome \
+             may explain.",
+        ),
+        "counter-bounds" => (
+            "Every read of the counter lies between what must and what may have been added.",
+            "Wrong values that happen to lie within these bounds.",
+        ),
+        "unique-ids" => ("No id is handed out twice.", "Anything else about the ids."),
+        "availability" => (
+            "The share of calls that succeeded was as high as was asked for.",
+            "Whether any answer was right: it only counts.",
+        ),
+        "crash" | "logs" => (
+            "No node wrote that it crashed.",
+            "Crashes that leave no such line in the logs that were collected.",
+        ),
+        _ => (
+            "The history has the property this checker is named after.",
+            "Anything but that property, and anything that did not happen in this run.",
+        ),
+    };
+    Property { meaning, blind_to }
 }
 
 /// What an anomaly means to those who rely on the store. `None` if its name is not known here.
 pub(crate) fn anomaly(name: &str) -> Option<&'static str> {
     Some(match name {
-        "stale-read" => {
-            "A read returned a value that had already been replaced, by a write that was \
-             acknowledged before the read began. Someone who was told that the write is done, and \
-             then looked, saw the past: a lock that seems still free, a payment that seems not to \
-             have happened."
+        "stale-read" | "stale-element" => {
+            "A read returned the past: a change that had been acknowledged before the read began \
+             was not in it. Someone who was told that it is done, and then looked, did not see \
+             it: a lock seems still free, a payment seems not to have happened."
         }
-        "lost-acked-write" | "lost-update" => {
-            "A write was acknowledged and then had no effect: the store said that the data is \
-             safe, and it is gone."
+        "lost-update" => {
+            "Two clients changed the same value, each told that nobody had come in between. One \
+             of the changes is gone, though both were acknowledged: two customers hold the same \
+             last ticket."
         }
-        "phantom-read" | "unwritten-read" => "A read returned a value that nobody had written.",
-        "dirty-read" | "G1a" => {
-            "A read returned a value of an operation that the store said had failed."
+        "lost-element" | "lost-acked-write" => {
+            "The store said that the data is safe, and it is gone: it was acknowledged and never \
+             seen again."
+        }
+        "read-of-unwritten-value" | "unexpected-element" => {
+            "A read returned a value that nobody can have written: it was made up, or comes from \
+             an operation that the store said had failed."
         }
         "future-read" => "A read returned a value before anyone began to write it.",
-        "non-linearizable" | "nonlinearizable" | "not-linearizable" => {
+        "duplicate-elements" => "What was added once is there more than once.",
+        "duplicate-id" => "Two clients hold the same id, each believing that it is theirs alone.",
+        "counter-out-of-bounds" => {
+            "A counter was read that no selection of the additions explains: some were lost, or \
+             counted twice."
+        }
+        "not-linearizable" => {
             "No order of these operations explains what they returned: there is no single copy \
              of the data that could have answered so."
         }
-        "crash" => "A node crashed by itself, not by a fault of ours.",
+        "crash" => "A node crashed by itself, not by a fault that was injected.",
         _ => return None,
     })
 }

@@ -79,7 +79,7 @@ fn draw(lane: &mut Vec<char>, op: &WitnessOp, label: &str, time: &CompressedTime
 
 fn label(op: &WitnessOp) -> String {
     let mark = if op.accused { " ✗" } else { "" };
-    format!("{}{mark}", phrase::cut(&op.text.line(), 32))
+    format!("{}{mark}", phrase::cut(&op.named(), 36))
 }
 
 /// `process 3 → n1`.

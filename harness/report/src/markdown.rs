@@ -7,7 +7,7 @@ use deposed_checkers::{Anomaly, Verdict};
 use crate::around::{Around, AroundRow};
 use crate::call_text::outcome_word;
 use crate::fault_text::{bite_text, fault_name, healing_text};
-use crate::report::sentence;
+use crate::report::clause;
 use crate::witness::{Witness, edge_words};
 use crate::{Report, glossary, phrase};
 
@@ -33,7 +33,7 @@ impl Report<'_> {
             md_witness(&mut out, anomaly, witness.as_ref());
             self.md_around(&mut out, anomaly);
             self.md_other_anomalies(&mut out);
-        } else {
+        } else if self.counts.calls.total() > 0 {
             self.md_strength(&mut out);
         }
         self.md_undecided(&mut out);
@@ -46,7 +46,7 @@ impl Report<'_> {
         for limit in self.limits() {
             line(&mut out, &format!("- {}", text(&limit)));
         }
-        out
+        phrase::clean_lines(&out)
     }
 
     fn md_headline(&self, out: &mut String) {
@@ -82,6 +82,10 @@ impl Report<'_> {
         table(out, &["", "index", "time", "process", "node", "call", "outcome", "took"]);
         for row in &around.rows {
             match row {
+                AroundRow::Gap { calls, .. } => {
+                    let calls = format!("{} not shown", phrase::counted(*calls, "call"));
+                    cells_line(out, &["⋮", "", "", "", "", &calls, "", ""]);
+                }
                 AroundRow::Fault { time_ns, text: what } => {
                     let cells = ["⚡", "", &phrase::moment(*time_ns), "", "", &bold(what), "", ""];
                     cells_line(out, &cells);
@@ -91,7 +95,7 @@ impl Report<'_> {
                     cells_line(
                         out,
                         &[
-                            if row.in_witness { "**►**" } else { "" },
+                            &row.witness.as_ref().map_or(String::new(), |n| format!("**{n}**")),
                             &phrase::count(row.index),
                             &phrase::moment(row.time_ns),
                             &row.process,
@@ -103,10 +107,6 @@ impl Report<'_> {
                     );
                 }
             }
-        }
-        if around.calls_omitted > 0 {
-            line(out, "");
-            line(out, &format!("{} left out.", phrase::counted(around.calls_omitted, "more call")));
         }
     }
 
@@ -124,7 +124,7 @@ impl Report<'_> {
         line(out, &format!("{} in this run.", phrase::counted(self.anomaly_count(), "violation")));
         line(out, "");
         for (checker, anomaly) in all.iter().take(ANOMALIES_MAX) {
-            line(out, &format!("- {checker}: {}", text(&sentence(&anomaly.summary))));
+            line(out, &format!("- {checker}: {}", text(&clause(&anomaly.summary))));
         }
         let more = self.anomaly_count().saturating_sub(all.len().min(ANOMALIES_MAX) as u64);
         if more > 0 {
@@ -153,7 +153,7 @@ impl Report<'_> {
                 let known = undecided.known.as_ref().map_or(String::new(), |k| format!("; {k}"));
                 let reason = &undecided.reason;
                 let what = format!("{}{key}: {reason}{known}", analysis.checker);
-                line(out, &format!("- {}", text(&sentence(&what))));
+                line(out, &format!("- {}", text(&clause(&what))));
             }
             let more = analysis.undecided.len().saturating_sub(UNDECIDED_MAX) as u64;
             if more > 0 {
@@ -200,8 +200,7 @@ impl Report<'_> {
                 ],
             );
         }
-        for (fault, coverage) in self.coverage.iter().filter(|(_, c)| c.injected == 0) {
-            let _ = coverage;
+        for (fault, _) in self.coverage.iter().filter(|(_, c)| c.injected == 0) {
             cells_line(out, &[&text(fault), "–", "–", "asked for, never injected", "–"]);
         }
         let more = self.episodes.len().saturating_sub(FAULTS_MAX) as u64;
@@ -232,7 +231,7 @@ impl Report<'_> {
                     &text(&analysis.checker),
                     &format!("**{}**", analysis.verdict),
                     &text(&analysis.summary),
-                    &phrase::duration(check.elapsed_ms * 1_000_000),
+                    &phrase::duration_ms(check.elapsed_ms),
                     &text(glossary::property(&analysis.checker).blind_to),
                 ],
             );
@@ -261,7 +260,7 @@ fn md_why(out: &mut String, checker: &str, anomaly: &Anomaly, report: &Report<'_
     }
     let property = glossary::property(checker);
     line(out, &format!("Violated: **{}**. {}", text(checker), text(property.meaning)));
-    for claim in &report.run.plan.system.claims {
+    for claim in report.run.plan.claims(checker) {
         line(out, "");
         line(out, &format!("> “{}” — {}", text(&claim.quote), text(&claim.source)));
     }
@@ -292,10 +291,10 @@ fn md_witness(out: &mut String, anomaly: &Anomaly, witness: Option<&Witness>) {
             &format!(
                 "{}. {} {} {}{impossible}: {}",
                 i + 1,
-                code(&from.text.line()),
+                code(&from.named()),
                 edge_words(edge.kind),
-                code(&to.text.line()),
-                text(&sentence(&edge.because)),
+                code(&to.named()),
+                text(&clause(&edge.because)),
             ),
         );
     }

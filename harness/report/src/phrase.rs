@@ -68,6 +68,17 @@ pub(crate) fn bytes(n: u64) -> String {
     }
 }
 
+/// Memory: `4 GiB`.
+pub(crate) fn memory(bytes: u64) -> String {
+    let mib = bytes as f64 / f64::from(1 << 20);
+    if mib < 1024.0 { three_digits(mib, "MiB") } else { three_digits(mib / 1024.0, "GiB") }
+}
+
+/// A length of time in milliseconds.
+pub(crate) fn duration_ms(ms: u64) -> String {
+    duration(ms.saturating_mul(1_000_000))
+}
+
 /// A point of wall time in UTC, to the millisecond. Nanoseconds since the Unix epoch.
 pub(crate) fn wall(ns: i64) -> String {
     DateTime::<Utc>::from_timestamp_nanos(ns).format("%H:%M:%S%.3f").to_string()
@@ -81,17 +92,22 @@ pub(crate) fn date(at: &DateTime<Utc>) -> String {
 /// Text from outside, on one line: control and direction-changing characters are made visible, so
 /// that a log or a value can neither hide nor rearrange what stands around it.
 pub(crate) fn clean(text: &str) -> String {
-    text.chars()
-        .map(|c| match c {
-            '\t' => ' ',
-            c if c.is_control() => '\u{fffd}',
-            '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}' => {
-                '\u{fffd}'
-            }
-            '\u{2028}' | '\u{2029}' | '\u{feff}' => '\u{fffd}',
-            c => c,
-        })
-        .collect()
+    text.chars().map(|c| if c == '\n' { '\u{fffd}' } else { harmless(c) }).collect()
+}
+
+/// The same for a document of many lines, in case something slipped into it.
+pub(crate) fn clean_lines(text: &str) -> String {
+    text.chars().map(|c| if c == '\n' { c } else { harmless(c) }).collect()
+}
+
+fn harmless(c: char) -> char {
+    match c {
+        '\t' => ' ',
+        c if c.is_control() => '\u{fffd}',
+        '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}' => '\u{fffd}',
+        '\u{2028}' | '\u{2029}' | '\u{feff}' => '\u{fffd}',
+        c => c,
+    }
 }
 
 /// At most `chars` characters, the last an ellipsis if something was cut.

@@ -64,6 +64,9 @@ pub struct SystemPlan {
 /// A promise of a vendor.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Claim {
+    /// The checker whose property is promised; absent if it is about the store in general.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub checker: Option<String>,
     /// The words, as published.
     pub quote: String,
     /// Where they were published.
@@ -163,6 +166,14 @@ impl Plan {
     pub fn system_version(&self) -> Option<&str> {
         let found = self.environment.as_ref().and_then(|e| e.system_version.as_deref());
         found.or(self.system.version.as_deref())
+    }
+
+    /// What the vendor promises of a checker's property, or in general.
+    pub(crate) fn claims<'p>(&'p self, checker: &'p str) -> impl Iterator<Item = &'p Claim> {
+        self.system
+            .claims
+            .iter()
+            .filter(move |claim| claim.checker.as_deref().is_none_or(|about| about == checker))
     }
 
     /// The workload and its faults, as in the run folder's path: `register+partition+kill`.

@@ -95,7 +95,7 @@ impl<'a> Report<'a> {
                 || "A violation was found, of which nothing more is known.".to_owned(),
                 |(_, anomaly)| sentence(&anomaly.summary),
             ),
-            Verdict::Unknown => format!("Not decided: {}", sentence(&self.doubt())),
+            Verdict::Unknown => sentence(&self.doubt()),
             Verdict::Valid => self.valid_sentence(),
         }
     }
@@ -103,18 +103,21 @@ impl<'a> Report<'a> {
     /// Why the verdict is `unknown`.
     fn doubt(&self) -> String {
         match self.run.ending {
-            Ending::Infrastructure { reason } => return format!("the run failed: {reason}"),
-            Ending::Bug { reason } => return format!("a bug of deposed: {reason}"),
+            Ending::Infrastructure { reason } => {
+                return format!("the run failed, not the store: {reason}");
+            }
+            Ending::Bug { reason } => return format!("a bug of deposed ended the run: {reason}"),
             _ => {}
         }
         let silent = self.run.checks.iter().find(|c| c.analysis.verdict == Verdict::Unknown);
         let Some(check) = silent else { return "no checker judged this history".into() };
         let analysis = &check.analysis;
         match analysis.undecided.first() {
-            None => format!("{}: {}", analysis.checker, analysis.summary),
+            None => format!("not decided by {}: {}", analysis.checker, analysis.summary),
+            Some(undecided) if undecided.reason.starts_with("vacuous") => undecided.reason.clone(),
             Some(undecided) => {
                 let key = undecided.key.as_ref().map_or(String::new(), |k| format!(" on key {k}"));
-                format!("{}{key}: {}", analysis.checker, undecided.reason)
+                format!("not decided by {}{key}: {}", analysis.checker, undecided.reason)
             }
         }
     }
@@ -144,8 +147,19 @@ fn verdict(run: &Run<'_>) -> Verdict {
     }
 }
 
-/// Text of one line with a capital and a full stop.
+/// Text of one line as a sentence: a capital, unless its first word is a name such as `n1`, and a
+/// full stop.
 pub(crate) fn sentence(text: &str) -> String {
+    let mut text = clause(text);
+    let word = text.split([' ', ':']).next().unwrap_or("");
+    if word.len() > 1 && word.chars().all(|c| c.is_ascii_lowercase()) {
+        text[..1].make_ascii_uppercase();
+    }
+    text
+}
+
+/// Text of one line with a full stop, to stand after a colon.
+pub(crate) fn clause(text: &str) -> String {
     let text = phrase::clean(text.trim());
     let ends = text.ends_with(['.', '!', '?', '…']);
     format!("{text}{}", if ends { "" } else { "." })

@@ -4,7 +4,7 @@ use std::fmt;
 
 use deposed_checkers::Verdict;
 
-use crate::report::sentence;
+use crate::report::clause;
 use crate::{Check, Report, phrase};
 
 /// Anomalies named in the closing lines.
@@ -41,7 +41,7 @@ pub fn check_line(check: &Check) -> Line {
         phrase::clean(&analysis.checker),
         loud(analysis.verdict),
         phrase::clean(&analysis.summary),
-        phrase::duration(check.elapsed_ms * 1_000_000),
+        phrase::duration_ms(check.elapsed_ms),
     );
     Line::new("check", text, Some(analysis.verdict))
 }
@@ -74,7 +74,7 @@ impl Report<'_> {
             .iter()
             .take(ANOMALIES_MAX)
             .map(|(checker, summary)| {
-                let text = format!("{}: {}", phrase::clean(checker), sentence(summary));
+                let text = format!("{}: {}", phrase::clean(checker), clause(summary));
                 Line::new(label, text, Some(Verdict::Invalid))
             })
             .collect();

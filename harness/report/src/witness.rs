@@ -42,6 +42,8 @@ pub(crate) struct Row {
 #[derive(Debug, Clone)]
 pub(crate) struct WitnessOp {
     pub(crate) row: usize,
+    /// What sentences call it: `T1` is the first of the anomaly's witness.
+    pub(crate) name: Option<String>,
     /// The index that the recorder gave its invocation.
     pub(crate) index: u64,
     pub(crate) position: u32,
@@ -63,6 +65,8 @@ pub(crate) struct WitnessEdge {
     pub(crate) because: String,
     /// Whether time, or the rest of the order, says the opposite.
     pub(crate) impossible: bool,
+    /// Whether it is time.
+    pub(crate) against_time: bool,
 }
 
 /// A fault that was in force.
@@ -104,7 +108,7 @@ impl Witness {
         };
         for &start in &starts {
             let found = &found.values().find(|f| f.start == start).expect("it came from there");
-            witness.add_op(history, found);
+            witness.add_op(history, anomaly, found);
         }
         let op_at = |position: u32| {
             let start = found.get(&position)?.start;
@@ -114,7 +118,10 @@ impl Witness {
             let (Some(from), Some(to)) = (op_at(edge.from), op_at(edge.to)) else { continue };
             let because = edge.because.clone();
             let kind = edge.kind;
-            witness.edges.push(WitnessEdge { from, to, kind, because, impossible: false });
+            let against_time =
+                witness.ops[to].end_ns.is_some_and(|end| end < witness.ops[from].start_ns);
+            let impossible = against_time;
+            witness.edges.push(WitnessEdge { from, to, kind, because, impossible, against_time });
         }
         witness.mark_impossible();
         witness.mark_accused();
@@ -129,7 +136,7 @@ impl Witness {
         (first, last)
     }
 
-    fn add_op(&mut self, history: &History, found: &Found) {
+    fn add_op(&mut self, history: &History, anomaly: &Anomaly, found: &Found) {
         let op = history.op(found.start);
         let node = op.node().map(str::to_owned);
         let row = Row { process: op.process(), node };
@@ -143,6 +150,7 @@ impl Witness {
         };
         self.ops.push(WitnessOp {
             row: at,
+            name: name_in(anomaly, found.start),
             index: op.index(),
             position: found.start,
             text: call_text(history, &found.call, self.key.is_some()),
@@ -153,24 +161,20 @@ impl Witness {
         });
     }
 
-    /// An edge on a cycle is impossible if it goes back in time. If none does, every inferred edge
-    /// of the cycle is under suspicion.
+    /// If no edge goes against time, the cycle is what cannot be: every inferred edge of it is under
+    /// suspicion, or every edge if none is inferred.
     fn mark_impossible(&mut self) {
-        let on_cycle: Vec<bool> =
-            self.edges.iter().map(|edge| self.reaches(edge.to, edge.from)).collect();
-        let back: Vec<bool> = self.edges.iter().map(|edge| self.goes_back(edge)).collect();
+        if self.edges.iter().any(|edge| edge.against_time) {
+            return;
+        }
+        let on_cycle = |edge: &WitnessEdge| self.reaches(edge.to, edge.from);
+        let cycle: Vec<bool> = self.edges.iter().map(on_cycle).collect();
         let inferred =
             |edge: &WitnessEdge| !matches!(edge.kind, EdgeKind::RealTime | EdgeKind::Process);
-        let some_back = back.iter().any(|&b| b);
-        let some_inferred = self.edges.iter().zip(&on_cycle).any(|(e, &c)| c && inferred(e));
-        for (i, edge) in self.edges.iter_mut().enumerate() {
-            edge.impossible =
-                if some_back { back[i] } else { on_cycle[i] && (inferred(edge) || !some_inferred) };
+        let some_inferred = self.edges.iter().zip(&cycle).any(|(edge, &on)| on && inferred(edge));
+        for (edge, on) in self.edges.iter_mut().zip(cycle) {
+            edge.impossible = on && (inferred(edge) || !some_inferred);
         }
-    }
-
-    fn goes_back(&self, edge: &WitnessEdge) -> bool {
-        self.ops[edge.to].end_ns.is_some_and(|end| end < self.ops[edge.from].start_ns)
     }
 
     fn reaches(&self, from: usize, goal: usize) -> bool {
@@ -192,7 +196,7 @@ impl Witness {
         let accused: Vec<usize> = self
             .edges
             .iter()
-            .filter(|edge| edge.impossible && self.goes_back(edge))
+            .filter(|edge| edge.against_time)
             .map(|edge| if edge.kind == EdgeKind::WriteRead { edge.to } else { edge.from })
             .collect();
         for at in accused {
@@ -215,6 +219,20 @@ impl Witness {
             }
         }
     }
+}
+
+impl WitnessOp {
+    /// Its name and what it did: `T2 write 704`.
+    pub(crate) fn named(&self) -> String {
+        let text = self.text.line();
+        self.name.as_ref().map_or_else(|| text.clone(), |name| format!("{name} {text}"))
+    }
+}
+
+/// What sentences call the call that begins at a position: witnesses are numbered from `T1`.
+pub(crate) fn name_in(anomaly: &Anomaly, position: u32) -> Option<String> {
+    let at = anomaly.witness.iter().position(|&p| p == position)?;
+    Some(format!("T{}", at + 1))
 }
 
 /// What stands at a position: a call, or an event alone.
@@ -246,5 +264,84 @@ pub(crate) const fn edge_words(kind: EdgeKind) -> &'static str {
         EdgeKind::TokenOrder => "has the lower token",
         EdgeKind::ResourceOrder => "reached the resource before",
         EdgeKind::GrantUse => "granted the token of",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use deposed_checkers::Edge;
+    use deposed_history::{Header, Op, OpType, Value};
+
+    use super::*;
+
+    /// Calls one after the other, each by its own process; `None` has no completion.
+    fn history(ends: &[Option<OpType>]) -> History {
+        let mut ops: Vec<Op> = Vec::new();
+        for (i, end) in ends.iter().enumerate() {
+            let op = |kind, late| Op {
+                time: i as u64 * 10 + late,
+                ..Op::new(kind, Process::Client(i as u32), "read", Value::Nil)
+            };
+            ops.push(op(OpType::Invoke, 0));
+            ops.extend(end.map(|kind| op(kind, 5)));
+        }
+        History::from_ops(Header::default(), &ops)
+    }
+
+    fn anomaly(witness: &[u32], edges: &[(u32, u32, EdgeKind)]) -> Anomaly {
+        Anomaly {
+            name: "stale-read".into(),
+            key: None,
+            summary: String::new(),
+            sentences: vec![],
+            witness: witness.to_vec(),
+            edges: edges
+                .iter()
+                .map(|&(from, to, kind)| Edge { from, to, kind, because: String::new() })
+                .collect(),
+        }
+    }
+
+    const OK: Option<OpType> = Some(OpType::Ok);
+
+    /// The edge that goes against time is the impossible one, and its observer is accused.
+    #[test]
+    fn an_edge_against_time_is_impossible() {
+        let history = history(&[OK, OK]);
+        let anomaly = anomaly(&[0, 2], &[(0, 2, EdgeKind::RealTime), (2, 0, EdgeKind::ReadWrite)]);
+        let witness = Witness::of(&history, &anomaly, &[]).expect("it has calls");
+        let impossible: Vec<bool> = witness.edges.iter().map(|edge| edge.impossible).collect();
+        assert_eq!(impossible, [false, true]);
+        let accused: Vec<bool> = witness.ops.iter().map(|op| op.accused).collect();
+        assert_eq!(accused, [false, true]);
+        assert_eq!(witness.ops[1].name.as_deref(), Some("T2"));
+    }
+
+    /// A cycle that time allows is impossible in what was inferred of it, and nobody is accused.
+    #[test]
+    fn a_cycle_of_concurrent_calls_is_impossible_where_inferred() {
+        let history = history(&[None, None, OK]);
+        let anomaly = anomaly(
+            &[0, 1],
+            &[
+                (0, 1, EdgeKind::WriteRead),
+                (1, 0, EdgeKind::WriteWrite),
+                (0, 2, EdgeKind::WriteRead),
+            ],
+        );
+        let witness = Witness::of(&history, &anomaly, &[]).expect("it has calls");
+        let impossible: Vec<bool> = witness.edges.iter().map(|edge| edge.impossible).collect();
+        assert_eq!(impossible, [true, true, false]);
+        assert!(witness.ops.iter().all(|op| !op.accused && op.name != Some("T3".into())));
+    }
+
+    /// Positions that are not in the history, or none, make no picture and no panic.
+    #[test]
+    fn nonsense_is_no_witness() {
+        let history = history(&[OK]);
+        assert!(Witness::of(&history, &anomaly(&[], &[]), &[]).is_none());
+        assert!(Witness::of(&history, &anomaly(&[99], &[]), &[]).is_none());
+        let stray = anomaly(&[0], &[(0, 99, EdgeKind::RealTime)]);
+        assert!(Witness::of(&history, &stray, &[]).expect("one call").edges.is_empty());
     }
 }

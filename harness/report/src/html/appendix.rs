@@ -47,7 +47,7 @@ impl Report<'_> {
 
     fn html_plan(&self) -> Markup {
         let plan = self.run.plan;
-        let ms = |ms: u64| phrase::duration(ms.saturating_mul(1_000_000));
+        let ms = phrase::duration_ms;
         let rate =
             plan.load.rate.map_or("as fast as answered".into(), |r| format!("{r} per second"));
         let rows: [(&str, String); 11] = [
@@ -65,7 +65,7 @@ impl Report<'_> {
                 format!(
                     "{}, {}",
                     ms(plan.limits.check_ms),
-                    phrase::bytes(plan.limits.check_memory_bytes)
+                    phrase::memory(plan.limits.check_memory_bytes)
                 ),
             ),
             ("checkers", plan.checkers.join(", ")),

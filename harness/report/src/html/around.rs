@@ -5,7 +5,7 @@ use maud::{Markup, html};
 
 use crate::around::{Around, AroundRow, CallRow};
 use crate::call_text::outcome_word;
-use crate::report::sentence;
+use crate::report::clause;
 use crate::{Report, phrase};
 
 /// Further anomalies listed by their summaries.
@@ -25,11 +25,8 @@ impl Report<'_> {
                             Some(key) => { "Calls on key " code { (phrase::clean(key)) } }
                             None => { "Calls" }
                         }
-                        " and faults, within five seconds of the proof. The index is that of the \
-                         history; its line there is two further."
-                        @if around.calls_omitted > 0 {
-                            " " (phrase::counted(around.calls_omitted, "call")) " further from it left out."
-                        }
+                        " and faults, within five seconds of the proof. An index is that of the history \
+                         (in " code { "history.jsonl" } ", line = index + 2)."
                     }
                     div.scroll {
                         table.around {
@@ -72,7 +69,7 @@ impl Report<'_> {
                     }
                     ol.anomalies {
                         @for (checker, anomaly) in listed.iter().take(ANOMALIES_MAX) {
-                            li { b { (phrase::clean(checker)) } ": " (sentence(&anomaly.summary)) }
+                            li { b { (phrase::clean(checker)) } ": " (clause(&anomaly.summary)) }
                         }
                     }
                     @if more > 0 { p.sub { "and " (phrase::count(more)) " more, not listed." } }
@@ -117,6 +114,12 @@ impl Report<'_> {
 fn around_row(row: &AroundRow) -> Markup {
     match row {
         AroundRow::Call(row) => call_row(row),
+        AroundRow::Gap { calls, .. } => html! {
+            tr.gap {
+                td {} td.num { "⋮" }
+                td colspan="5" { (phrase::counted(*calls, "call")) " not shown" }
+            }
+        },
         AroundRow::Fault { time_ns, text } => html! {
             tr.fault { td {} td.num { (phrase::moment(*time_ns)) } td colspan="5" { "⚡ " (text) } }
         },
@@ -125,12 +128,12 @@ fn around_row(row: &AroundRow) -> Markup {
 
 fn call_row(row: &CallRow) -> Markup {
     html! {
-        tr.proof[row.in_witness] id=[row.in_witness.then(|| format!("op-{}", row.position))] {
+        tr.proof[row.witness.is_some()] id=[row.witness.as_ref().map(|_| format!("op-{}", row.position))] {
             td.num { (phrase::count(row.index)) }
             td.num { (phrase::moment(row.time_ns)) }
             td { (row.process) }
             td { (row.node.as_deref().unwrap_or("")) }
-            td { code { (row.text) } @if row.in_witness { span.mark { " ◄ proof" } } }
+            td { code { (row.text) } @if let Some(name) = &row.witness { span.mark { " ◄ " (name) } } }
             td {
                 span class={ "key " (outcome_word(row.outcome)) } { (outcome_word(row.outcome)) }
                 @if let Some(error) = &row.error { " " span.error { (error) } }

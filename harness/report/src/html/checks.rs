@@ -2,7 +2,7 @@
 
 use maud::{Markup, html};
 
-use crate::report::sentence;
+use crate::report::clause;
 use crate::{Report, glossary, phrase};
 
 /// Undecided windows listed for each checker.
@@ -32,7 +32,7 @@ impl Report<'_> {
                                         }
                                     }
                                     td { (phrase::clean(&analysis.summary)) }
-                                    td.num { (phrase::duration(check.elapsed_ms * 1_000_000)) }
+                                    td.num { (phrase::duration_ms(check.elapsed_ms)) }
                                     td { (glossary::property(&analysis.checker).blind_to) }
                                 }
                             }
@@ -60,10 +60,10 @@ impl Report<'_> {
                                     @if let Some(key) = &undecided.key {
                                         ", key " code { (phrase::clean(key)) }
                                     }
-                                    ": " (sentence(&undecided.reason))
+                                    ": " (clause(&undecided.reason))
                                     (self.window_text(undecided.window))
                                     @if let Some(known) = &undecided.known {
-                                        " Known nevertheless: " (sentence(known))
+                                        " Known nevertheless: " (clause(known))
                                     }
                                 }
                             }

@@ -4,7 +4,7 @@ use deposed_checkers::Verdict;
 use maud::{Markup, html};
 
 use super::badge;
-use crate::report::sentence;
+use crate::report::clause;
 use crate::{Ending, Report, phrase};
 
 impl Report<'_> {
@@ -19,8 +19,8 @@ impl Report<'_> {
             ("Seed", plan.seed.to_string()),
         ];
         html! {
-            header class=(self.verdict.as_str()) {
-                p.badge { (badge(self.verdict)) }
+            header class={ (self.verdict) " " (self.strength.grade.as_str()) } {
+                p.badge { (badge(self.verdict, self.strength.grade)) }
                 h1 { (self.headline) }
                 @if let Some(weather) = self.weather() { p.lede { "It happened " (weather) "." } }
                 @if self.verdict == Verdict::Invalid && self.anomaly_count() > 1 {
@@ -53,17 +53,20 @@ impl Report<'_> {
         if lanes.is_empty() { "none".into() } else { phrase::clean(&lanes.join(", ")) }
     }
 
+    /// How the run ended, unless the headline says it or there is nothing to say.
     fn ending_note(&self) -> Option<String> {
+        let told = self.verdict == Verdict::Unknown;
         Some(match self.run.ending {
+            Ending::Infrastructure { .. } | Ending::Bug { .. } if told => return None,
             Ending::Normal => return None,
             Ending::Interrupted { by } => {
                 format!("Stopped early by {}; judged on what was recorded.", phrase::clean(by))
             }
             Ending::Infrastructure { reason } => {
-                format!("The run failed, not the store: {}", sentence(reason))
+                format!("The run failed, not the store: {}", clause(reason))
             }
             Ending::Bug { reason } => {
-                format!("The run ended by a bug of deposed: {}", sentence(reason))
+                format!("The run ended by a bug of deposed: {}", clause(reason))
             }
             Ending::Untold => "How the run ended is not known.".into(),
         })

@@ -13,6 +13,7 @@ mod strength;
 use deposed_checkers::Verdict;
 use maud::{DOCTYPE, Markup, PreEscaped, html};
 
+use crate::strength::Grade;
 use crate::witness::Witness;
 use crate::{Report, phrase};
 
@@ -48,7 +49,7 @@ impl Report<'_> {
                 }
             }
         };
-        let mut text = page.into_string();
+        let mut text = phrase::clean_lines(&page.into_string());
         text.push('\n');
         text
     }
@@ -56,7 +57,12 @@ impl Report<'_> {
     fn page_title(&self) -> String {
         let plan = self.run.plan;
         let system = phrase::clean(&plan.system.name);
-        format!("{} {system} {} {}", badge(self.verdict), phrase::clean(&plan.cell()), plan.id)
+        format!(
+            "{} {system} {} {}",
+            badge(self.verdict, self.strength.grade),
+            phrase::clean(&plan.cell()),
+            plan.id
+        )
     }
 
     fn html_sections(&self, witness: Option<&Witness>) -> Markup {
@@ -65,7 +71,9 @@ impl Report<'_> {
                 (self.html_proof(analysis, anomaly, witness))
                 (self.html_why(analysis, anomaly))
             }
-            @if self.verdict != Verdict::Invalid { (self.html_strength()) }
+            @if self.verdict != Verdict::Invalid && self.counts.calls.total() > 0 {
+                (self.html_strength())
+            }
             (self.html_undecided())
             @if let Some((_, anomaly)) = self.first_anomaly() {
                 (self.html_around(anomaly))
@@ -82,11 +90,13 @@ impl Report<'_> {
     }
 }
 
-/// The verdict with a mark, so that colour is not needed to tell it.
-const fn badge(verdict: Verdict) -> &'static str {
-    match verdict {
-        Verdict::Valid => "✓ Valid",
-        Verdict::Unknown => "? Unknown",
-        Verdict::Invalid => "✗ Invalid",
+/// The verdict with a mark, so that colour is not needed to tell it. A `valid` that is worth little
+/// says so.
+const fn badge(verdict: Verdict, grade: Grade) -> &'static str {
+    match (verdict, grade) {
+        (Verdict::Valid, Grade::Weak) => "✓ Valid, on weak evidence",
+        (Verdict::Valid, _) => "✓ Valid",
+        (Verdict::Unknown, _) => "? Unknown",
+        (Verdict::Invalid, _) => "✗ Invalid",
     }
 }

@@ -1,11 +1,17 @@
 //! The proof of the first violation: a picture, an argument, and what it means.
 
 use deposed_checkers::{Analysis, Anomaly};
+use deposed_history::Outcome;
 use maud::{Markup, html};
 
-use crate::report::sentence;
+use crate::call_text::outcome_word;
+use crate::report::clause;
 use crate::witness::{Witness, WitnessOp, edge_words};
 use crate::{Report, glossary, phrase, plot};
+
+/// What the colours of bars mean.
+const OUTCOMES: [(Outcome, &str); 3] =
+    [(Outcome::Ok, "ok"), (Outcome::Info, "outcome unknown"), (Outcome::Fail, "did not happen")];
 
 impl Report<'_> {
     pub(super) fn html_proof(
@@ -46,7 +52,8 @@ impl Report<'_> {
                 @if let Some(standing) = analysis.details.get("standing").and_then(|v| v.as_str()) {
                     p { "What still holds on this history: " b { (phrase::clean(standing)) } "." }
                 }
-                @for claim in &self.run.plan.system.claims {
+                @for claim in self.run.plan.claims(&analysis.checker) {
+                    p { "What its makers promise:" }
                     blockquote {
                         p { "“" (phrase::clean(&claim.quote)) "”" }
                         cite { (phrase::clean(&claim.source)) }
@@ -63,12 +70,17 @@ fn figure(witness: &Witness) -> Markup {
             div.scroll { (plot::witness(witness)) }
             figcaption {
                 "Each bar is a call, from the moment a client asked to the moment it was answered. "
-                span.key.ok { "ok" } " " span.key.info { "unknown outcome" } " "
-                span.key.fail { "did not happen" } " "
+                @for (outcome, words) in OUTCOMES {
+                    @if witness.ops.iter().any(|op| op.outcome == outcome) {
+                        span class={ "key " (outcome_word(outcome)) } { (words) } " "
+                    }
+                }
                 @if !witness.faults.is_empty() { span.key.band { "fault in force" } " " }
                 "Order is exact; distances are squeezed and written on the axis. "
-                @if witness.edges.iter().any(|edge| edge.impossible) {
+                @if witness.edges.iter().any(|edge| edge.against_time) {
                     "The " b.bad { "red arrow" } " is what the answers demand and time forbids."
+                } @else if witness.edges.iter().any(|edge| edge.impossible) {
+                    "The " b.bad { "red arrows" } " are an order that cannot be."
                 }
                 @if witness.ops_omitted > 0 {
                     " " (phrase::counted(witness.ops_omitted as u64, "further call")) " not drawn."
@@ -88,7 +100,7 @@ fn edges(witness: &Witness) -> Markup {
                         (op_link(&witness.ops[edge.from])) " " b { (edge_words(edge.kind)) } " "
                         (op_link(&witness.ops[edge.to]))
                         @if edge.impossible { b.bad { ", which cannot be" } }
-                        ": " (sentence(&edge.because))
+                        ": " (clause(&edge.because))
                     }
                 }
             }
@@ -98,5 +110,5 @@ fn edges(witness: &Witness) -> Markup {
 
 /// A call, linked to its row in the table below.
 fn op_link(op: &WitnessOp) -> Markup {
-    html! { a.op href={ "#op-" (op.position) } { (op.text.line()) } }
+    html! { a.op href={ "#op-" (op.position) } { (op.named()) } }
 }

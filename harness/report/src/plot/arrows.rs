@@ -11,6 +11,8 @@ use crate::witness::{Witness, WitnessEdge, edge_words};
 const WORDS_MAX: usize = 6;
 /// How far an arrow back in time dips below the lower of its bars.
 const DIP: f64 = 46.0;
+/// Room for the words below it.
+const WORD_HEIGHT: f64 = 22.0;
 /// Numbers closer than this would cover each other.
 const CLEARANCE: f64 = 24.0;
 
@@ -39,15 +41,26 @@ impl Curve {
 /// The lowest point that arrows reach, or 0.
 pub(crate) fn dip(edges: &[WitnessEdge], bars: &[Bar]) -> f64 {
     let back = edges.iter().filter(|edge| goes_back(edge, bars));
-    back.map(|e| bars[e.from].bottom.max(bars[e.to].bottom) + DIP).fold(0.0, f64::max)
+    back.map(|e| bars[e.from].bottom.max(bars[e.to].bottom) + DIP + WORD_HEIGHT).fold(0.0, f64::max)
+}
+
+/// Whether clocks or a process's own order say so, rather than an observation.
+const fn is_real_time(edge: &WitnessEdge) -> bool {
+    matches!(edge.kind, EdgeKind::RealTime | EdgeKind::Process)
 }
 
 fn goes_back(edge: &WitnessEdge, bars: &[Bar]) -> bool {
     bars[edge.to].right < bars[edge.from].left
 }
 
-/// Draws every edge with its number, the impossible ones last and on top.
-pub(crate) fn arrows(witness: &Witness, bars: &[Bar]) -> Markup {
+/// Every edge with its number: the impossible ones on top of the bars, the rest below them.
+pub(crate) struct Arrows {
+    pub(crate) below: Markup,
+    pub(crate) above: Markup,
+}
+
+/// Draws them.
+pub(crate) fn arrows(witness: &Witness, bars: &[Bar]) -> Arrows {
     let mut taken: Vec<Point> = Vec::new();
     let curves: Vec<(Curve, Point)> = witness
         .edges
@@ -60,17 +73,33 @@ pub(crate) fn arrows(witness: &Witness, bars: &[Bar]) -> Markup {
         })
         .collect();
     let words = witness.edges.len() <= WORDS_MAX;
-    let mut order: Vec<usize> = (0..curves.len()).collect();
-    order.sort_by_key(|&i| witness.edges[i].impossible);
-    html! {
-        @for i in order { (arrow(&witness.edges[i], &curves[i], i, words)) }
-    }
+    let draw = |impossible: bool| {
+        html! {
+            @for (i, edge) in witness.edges.iter().enumerate() {
+                @if edge.impossible == impossible {
+                    (arrow(edge, &curves[i], i, words, goes_back(edge, bars)))
+                }
+            }
+        }
+    };
+    Arrows { below: draw(false), above: draw(true) }
 }
 
-fn arrow(edge: &WitnessEdge, (curve, place): &(Curve, Point), i: usize, words: bool) -> Markup {
+fn arrow(
+    edge: &WitnessEdge,
+    (curve, place): &(Curve, Point),
+    i: usize,
+    words: bool,
+    back: bool,
+) -> Markup {
     let (class, head) = if edge.impossible { (" bad", "head-bad") } else { ("", "head") };
-    let inferred = !matches!(edge.kind, EdgeKind::RealTime | EdgeKind::Process);
-    let inferred = if inferred { " inferred" } else { "" };
+    let inferred = if is_real_time(edge) { "" } else { " inferred" };
+    // A long label of an arrow that dips has the room below its lowest point to itself.
+    let (word_x, word_y, anchor) = if back {
+        (place.0, place.1 + 24.0, "middle")
+    } else {
+        (place.0 + 14.0, place.1 + 4.0, "start")
+    };
     html! {
         g class={ "edge e" (i + 1) (class) (inferred) } {
             path.halo d=(curve.path()) {}
@@ -80,7 +109,7 @@ fn arrow(edge: &WitnessEdge, (curve, place): &(Curve, Point), i: usize, words: b
             circle.number cx=(px(place.0)) cy=(px(place.1)) r="9" {}
             text.number x=(px(place.0)) y=(px(place.1 + 4.0)) text-anchor="middle" { (i + 1) }
             @if words {
-                text.word x=(px(place.0 + 14.0)) y=(px(place.1 + 4.0)) {
+                text.word x=(px(word_x)) y=(px(word_y)) text-anchor=(anchor) {
                     (edge_words(edge.kind))
                     @if edge.impossible { tspan.cannot { " – cannot be" } }
                 }
@@ -99,16 +128,24 @@ fn curve(edge: &WitnessEdge, bars: &[Bar]) -> Curve {
         return Curve([start, (start.0, low), (end.0, low), end]);
     }
     let (from_y, to_y) = (from.middle().1, to.middle().1);
+    if from.right <= to.left && from_y != to_y && !is_real_time(edge) {
+        // Down (or up) the empty space under its start, then along the row of its end.
+        let (start_y, sign) = if from_y < to_y { (from.bottom, 1.0) } else { (from.top, -1.0) };
+        let start = (from.left + (from.right - from.left).min(60.0) / 2.0, start_y);
+        let end = (to.left, to_y + sign * (to.bottom - to.top) / 5.0);
+        return Curve([start, (start.0, end.1), (start.0 + 20.0, end.1), end]);
+    }
     if from.right <= to.left {
         let (start, end) = ((from.right, from_y), (to.left, to_y));
         let pull = ((end.0 - start.0) / 2.0).max(18.0);
         return Curve([start, (start.0 + pull, start.1), (end.0 - pull, end.1), end]);
     }
-    let (start_y, end_y) =
-        if from_y <= to_y { (from.bottom, to.top) } else { (from.top, to.bottom) };
-    let pull = (end_y - start_y) / 2.0;
-    let (start, end) = ((from.middle().0, start_y), (to.middle().0, end_y));
-    Curve([start, (start.0, start.1 + pull), (end.0, end.1 - pull), end])
+    // They overlap in time: straight from one to the other, down and up side by side.
+    let (left, right) = (from.left.max(to.left), from.right.min(to.right));
+    let downward = from_y <= to_y;
+    let x = left + (right - left) * if downward { 1.0 } else { 2.0 } / 3.0;
+    let (start_y, end_y) = if downward { (from.bottom, to.top) } else { (from.top, to.bottom) };
+    Curve([(x, start_y), (x, start_y), (x, end_y), (x, end_y)])
 }
 
 /// A place on the curve for its number that is not yet taken, the middle if all are.

@@ -3,10 +3,9 @@
 use deposed_history::{Episode, History};
 use maud::{Markup, html};
 
-use super::buckets::Buckets;
+use super::buckets::{Buckets, Service};
 use super::frame::{Frame, LEFT, RIGHT};
 use super::scale::px;
-use crate::counts::Tally;
 use crate::phrase;
 
 const ROW_HEIGHT: f64 = 24.0;
@@ -22,22 +21,22 @@ pub(crate) fn availability(history: &History, span_ns: u64, episodes: &[Episode]
     let shown = nodes.len().min(NODES_MAX);
     let frame = Frame::new(span_ns, ROW_HEIGHT * shown as f64);
     let inside = html! {
-        @for (row, (node, tallies)) in nodes.iter().take(NODES_MAX).enumerate() {
+        @for (row, (node, services)) in nodes.iter().take(NODES_MAX).enumerate() {
             @let y = frame.top + ROW_HEIGHT * row as f64;
             text.tick x=(px(LEFT - 8.0)) y=(px(y + 16.0)) text-anchor="end" {
                 (phrase::cut(&phrase::clean(node), 9))
             }
             rect.silent x=(px(LEFT)) width=(px(RIGHT - LEFT)) y=(px(y + 3.0))
                 height=(px(ROW_HEIGHT - 6.0)) {}
-            @for run in runs(tallies) {
+            @for run in runs(services) {
                 @let (from, to) = (buckets.start_ns(run.from), buckets.start_ns(run.to));
                 @let (left, right) = (frame.at(from), frame.at(to));
                 rect class={ "share s" (run.step) } x=(px(left)) width=(px(right - left))
                     y=(px(y + 3.0)) height=(px(ROW_HEIGHT - 6.0)) {
                     title {
                         (phrase::clean(node)) ", " (phrase::moment(from)) " to "
-                        (phrase::moment(to)) ": " (phrase::count(run.tally.ok)) " of "
-                        (phrase::counted(run.tally.total(), "call")) " served"
+                        (phrase::moment(to)) ": " (phrase::count(run.service.served)) " of "
+                        (phrase::counted(run.service.ended, "call")) " that ended served"
                     }
                 }
             }
@@ -51,28 +50,30 @@ struct Stretch {
     from: usize,
     to: usize,
     step: u64,
-    tally: Tally,
+    service: Service,
 }
 
-fn runs(tallies: &[Tally]) -> Vec<Stretch> {
+fn runs(services: &[Service]) -> Vec<Stretch> {
     let mut runs: Vec<Stretch> = Vec::new();
-    for (bucket, tally) in tallies.iter().enumerate() {
-        let Some(step) = step(tally) else { continue };
+    for (bucket, service) in services.iter().enumerate() {
+        let Some(step) = step(service) else { continue };
         match runs.last_mut() {
             Some(run) if run.to == bucket && run.step == step => {
                 run.to += 1;
-                run.tally.ok += tally.ok;
-                run.tally.fail += tally.fail;
-                run.tally.info += tally.info;
+                run.service.ended += service.ended;
+                run.service.served += service.served;
             }
-            _ => runs.push(Stretch { from: bucket, to: bucket + 1, step, tally: *tally }),
+            _ => runs.push(Stretch { from: bucket, to: bucket + 1, step, service: *service }),
         }
     }
     runs
 }
 
-/// 0 for none, [`STEPS`] for all; nothing if there was no call.
-fn step(tally: &Tally) -> Option<u64> {
-    let total = tally.total();
-    (total > 0).then(|| if tally.ok == 0 { 0 } else { (tally.ok * STEPS / total).max(1) })
+/// 0 for none, [`STEPS`] for all; nothing if nobody asked. Nothing but waiting is no service.
+fn step(service: &Service) -> Option<u64> {
+    match (service.served, service.ended) {
+        (0, 0) => (service.waiting > 0).then_some(0),
+        (0, _) => Some(0),
+        (served, ended) => Some((served * STEPS / ended).max(1)),
+    }
 }

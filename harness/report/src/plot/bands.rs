@@ -24,9 +24,10 @@ pub(crate) fn bands(frame: &Frame, episodes: &[Episode]) -> Markup {
     }
 }
 
-/// Where an injection begins and ends.
+/// Where an injection begins and ends; one that was skipped ended when that was found.
 pub(crate) fn extent(frame: &Frame, episode: &Episode) -> (f64, f64) {
-    let end = episode.healed.or(episode.heal);
+    let skipped = episode.applied.filter(|_| episode.effect() == Effect::Skipped);
+    let end = episode.healed.or(episode.heal).or(skipped);
     (frame.at(episode.begin.time), end.map_or(RIGHT, |moment| frame.at(moment.time)))
 }
 

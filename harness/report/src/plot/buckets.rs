@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use deposed_history::{History, Outcome, PRECONDITION};
+use deposed_history::{Call, History, Outcome, PRECONDITION};
 
 use crate::counts::Tally;
 
@@ -61,26 +61,89 @@ impl Buckets {
         tallies
     }
 
-    /// The same for each node, to tell whether it served. A comparison found false is service, so
-    /// it counts as `ok`; a call without an end counts where it began: nobody answered.
-    pub(crate) fn service_by_node(&self, history: &History) -> BTreeMap<String, Vec<Tally>> {
-        let mut nodes: BTreeMap<String, Vec<Tally>> = BTreeMap::new();
+    /// Whether each node served, stretch by stretch.
+    pub(crate) fn service_by_node(&self, history: &History) -> BTreeMap<String, Vec<Service>> {
+        let mut nodes: BTreeMap<String, Vec<Service>> = BTreeMap::new();
         for call in history.calls() {
             let op = history.op(call.invoke);
             let Some(node) = op.node() else { continue };
             if !nodes.contains_key(node) {
-                nodes.insert(node.to_owned(), vec![Tally::default(); self.count]);
+                nodes.insert(node.to_owned(), vec![Service::default(); self.count]);
             }
-            let time = call.complete.map_or(op.time(), |end| history.op(end).time());
-            let served = call.outcome == Outcome::Fail
-                && call
-                    .complete
-                    .is_some_and(|end| history.op(end).error().as_str() == Some(PRECONDITION));
-            let outcome = if served { Outcome::Ok } else { call.outcome };
-            if let Some(tallies) = nodes.get_mut(node) {
-                tallies[self.of(time)].add(outcome);
+            let Some(services) = nodes.get_mut(node) else { continue };
+            let first = self.of(op.time());
+            let last = call.complete.map_or(first, |end| self.of(history.op(end).time()));
+            services[last].ended += 1;
+            services[last].served += u64::from(is_served(history, call));
+            for service in &mut services[first..last] {
+                service.waiting += 1;
             }
         }
         nodes
+    }
+}
+
+/// What a node did for clients in a stretch of time.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct Service {
+    /// Calls that ended in it.
+    pub(crate) ended: u64,
+    /// Of those, the ones that were answered.
+    pub(crate) served: u64,
+    /// Calls that were open at its end.
+    pub(crate) waiting: u64,
+}
+
+/// A comparison found false is an answer as good as any.
+fn is_served(history: &History, call: &Call) -> bool {
+    let error = || call.complete.and_then(|end| history.op(end).error().as_str());
+    match call.outcome {
+        Outcome::Ok => true,
+        Outcome::Fail => error() == Some(PRECONDITION),
+        Outcome::Info => false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use deposed_history::{Header, Op, OpType, Process, Value};
+
+    use super::*;
+
+    const SECOND: u64 = 1_000_000_000;
+
+    /// The finest width that gives few enough stretches is chosen, and the last moment has one.
+    #[test]
+    fn widths_fit_the_run() {
+        let widths = [0, 30, 400, 100_000_000].map(|s| Buckets::new(s * SECOND).width_ns);
+        assert_eq!(widths[..3], [SECOND / 2, SECOND / 2, 2 * SECOND]);
+        for span in [0, 1, SECOND, 119 * SECOND, 120 * SECOND, u64::MAX / 2] {
+            let buckets = Buckets::new(span);
+            assert!(buckets.count as u64 <= BUCKETS_MAX + 1, "{span}: {}", buckets.count);
+            assert!(buckets.of(span) < buckets.count);
+        }
+    }
+
+    /// A node that keeps everyone waiting is not idle: it does not serve.
+    #[test]
+    fn waiting_is_seen() {
+        let op = |kind, time, error: Value| Op {
+            time,
+            error,
+            node: Some("n1".into()),
+            ..Op::new(kind, Process::Client(0), "cas", Value::Nil)
+        };
+        let ops = [
+            op(OpType::Invoke, 0, Value::Nil),
+            op(OpType::Info, 2 * SECOND, "timeout".into()),
+            op(OpType::Invoke, 2 * SECOND, Value::Nil),
+            op(OpType::Fail, 2 * SECOND + 1, PRECONDITION.into()),
+        ];
+        let history = History::from_ops(Header::default(), &ops);
+        let services = &Buckets::new(3 * SECOND).service_by_node(&history)["n1"];
+        let service = |ended, served, waiting| Service { ended, served, waiting };
+        assert_eq!(services[0], service(0, 0, 1));
+        assert_eq!(services[4], service(2, 1, 0), "a comparison found false is an answer");
+        assert_eq!(services[5], service(0, 0, 0));
     }
 }

@@ -13,6 +13,8 @@ use crate::phrase;
 
 const ROW_HEIGHT: f64 = 26.0;
 const CHARACTER_WIDTH: f64 = 6.3;
+/// A shorter label says nothing.
+const LABEL_CHARS_MIN: usize = 2;
 
 /// Draws them; skipped injections are drawn too, as what they are.
 pub(crate) fn faults(span_ns: u64, episodes: &[Episode]) -> Markup {
@@ -38,13 +40,15 @@ fn bar(frame: &Frame, episode: &Episode, y: f64) -> Markup {
     let name = fault_name(episode);
     // The lane already names the fault.
     let short = name.strip_prefix(&episode.fault).map_or(name.as_str(), str::trim_start);
-    let fits = short.chars().count() as f64 * CHARACTER_WIDTH + 8.0 < to - from;
+    let room = ((to - from - 8.0) / CHARACTER_WIDTH).max(0.0) as usize;
     html! {
         g {
             title { (name) " · " (bite_text(episode)) }
             rect class={ (band_class(episode)) " bar" } x=(px(from)) width=(px((to - from).max(2.0)))
                 y=(px(y + 3.0)) height=(px(ROW_HEIGHT - 6.0)) rx="2" {}
-            @if fits { text.inbar x=(px(from + 5.0)) y=(px(y + 17.0)) { (short) } }
+            @if room >= LABEL_CHARS_MIN {
+                text.inbar x=(px(from + 5.0)) y=(px(y + 17.0)) { (phrase::cut(short, room)) }
+            }
         }
     }
 }

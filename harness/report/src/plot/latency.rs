@@ -1,20 +1,22 @@
 //! How long calls took: a mark for each (as far as marks can be told apart), and quantiles.
 
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 
 use deposed_history::{Episode, History, Outcome};
 use hdrhistogram::Histogram;
 use maud::{Markup, html};
 
 use super::buckets::Buckets;
-use super::frame::{Frame, LEFT};
+use super::frame::Frame;
 use super::scale::{Linear, px};
 use crate::call_text::outcome_word;
 use crate::phrase;
 
 const HEIGHT: f64 = 220.0;
-/// Marks of one outcome closer than this are one mark: bounds the size of the picture.
-const MARK: f64 = 2.5;
+/// Marks of one outcome, at most: bounds the size of the picture.
+const MARKS_MAX: usize = 6_000;
+/// Marks of one outcome closer than this are one mark.
+const CELL_MIN: f64 = 1.0;
 /// Longest call that is told apart from longer ones, in microseconds: an hour.
 const MICROS_MAX: u64 = 3_600_000_000;
 const QUANTILES: [(f64, &str); 3] = [(0.50, "p50"), (0.95, "p95"), (0.99, "p99")];
@@ -48,21 +50,31 @@ pub(crate) fn latency(history: &History, span_ns: u64, episodes: &[Episode]) -> 
     frame.svg("How long calls took, with the quantiles p50, p95 and p99", episodes, &inside)
 }
 
-/// One short stroke for each cell of a fine grid in which a call of this outcome falls.
+/// One mark for each cell of a grid in which a call of this outcome falls, where the first of them
+/// is. The grid is as fine as the limit on marks allows.
 fn marks(history: &History, frame: &Frame, outcome: Outcome, y: Linear) -> String {
-    let mut cells: BTreeSet<(i32, i32)> = BTreeSet::new();
-    for call in history.calls().iter().filter(|call| call.outcome == outcome) {
-        let Some(end) = call.complete else { continue };
-        let (start, end) = (history.op(call.invoke).time(), history.op(end).time());
-        let at = y.at((micros(start, end) as f64).log10());
-        cells.insert(((frame.at(end) / MARK) as i32, (at / MARK) as i32));
-    }
-    let mut d = String::with_capacity(cells.len() * 12);
-    for (column, row) in cells {
-        let (x, y) = (f64::from(column) * MARK, f64::from(row) * MARK);
-        d.push_str(&format!("M{},{}h0", px(x.max(LEFT)), px(y)));
-    }
-    d
+    let points: Vec<(f64, f64)> = history
+        .calls()
+        .iter()
+        .filter(|call| call.outcome == outcome)
+        .filter_map(|call| {
+            let end = history.op(call.complete?).time();
+            let us = micros(history.op(call.invoke).time(), end);
+            Some((frame.at(end), y.at((us as f64).log10())))
+        })
+        .collect();
+    let mut cell = CELL_MIN;
+    let marks = loop {
+        let mut marks: BTreeMap<(i32, i32), (f64, f64)> = BTreeMap::new();
+        for &(x, y) in &points {
+            marks.entry(((x / cell) as i32, (y / cell) as i32)).or_insert((x, y));
+        }
+        if marks.len() <= MARKS_MAX {
+            break marks;
+        }
+        cell *= 1.25;
+    };
+    marks.values().map(|&(x, y)| format!("M{},{}h0", px(x), px(y))).collect()
 }
 
 /// Microseconds of a call, at least one.

@@ -87,19 +87,21 @@ pub(crate) fn witness(witness: &Witness) -> Markup {
     let (width, height) = (px(layout.width), px(layout.height));
     let style = format!(
         "max-width:{}px;min-width:{}px",
-        px(layout.width * 1.15),
+        px(layout.width * 1.3),
         px((layout.width * 0.72).min(layout.width))
     );
+    let arrows = arrows(witness, &layout.bars);
     html! {
         svg.witness viewBox={ "0 0 " (width) " " (height) } style=(style) role="img" {
             title { "The calls of the proof in time, one row for each process" }
             (defs())
             (fault_strips(witness, &layout))
             @for (i, row) in witness.rows.iter().enumerate() { (row_line(row, i, &layout)) }
+            (arrows.below)
             @for (i, (op, bar)) in witness.ops.iter().zip(&layout.bars).enumerate() {
                 (call(op, bar, i))
             }
-            (arrows(witness, &layout.bars))
+            (arrows.above)
             (axis(witness, &layout))
         }
     }
@@ -196,13 +198,16 @@ fn call(op: &WitnessOp, bar: &Bar, i: usize) -> Markup {
     html! {
         a href={ "#op-" (op.position) } class={ "call c" (i) } {
             title {
-                (op.text.line()) " · " (outcome_word(op.outcome)) " · index "
+                (op.named()) " · " (outcome_word(op.outcome)) " · index "
                 (phrase::count(op.index)) " · " (phrase::moment(op.start_ns)) " · " (took)
             }
             rect class={ "call " (outcome_word(op.outcome)) (accused) (open) } x=(px(bar.left))
                 width=(px(bar.right - bar.left)) y=(px(bar.top)) height=(px(BAR_HEIGHT)) rx="4" {}
             text class={ "label" (accused) } x=(px(bar.left + 10.0)) y=(px(bar.top + 23.0)) {
                 (label(op))
+            }
+            @if let Some(name) = &op.name {
+                text.name x=(px(bar.left)) y=(px(bar.top - 5.0)) { (name) }
             }
         }
     }

@@ -66,12 +66,13 @@ impl Fault {
         during && !self.skipped && self.down.contains(&node)
     }
 
-    fn events(&self, id: u64, end_ns: u64) -> Vec<(u64, Op)> {
-        let strings = |nodes: &[&str]| Value::List(nodes.iter().map(|&n| n.into()).collect());
-        let groups = Value::List(vec![strings(&self.down), strings(&self.rest)]);
+    pub(super) fn events(&self, id: u64, end_ns: u64) -> Vec<(u64, Op)> {
+        let cut = format!("{} | {}", self.down.join(" "), self.rest.join(" "));
         let choice = match self.rest.is_empty() {
-            true => Value::Map(vec![("nodes".into(), strings(&self.down))]),
-            false => Value::Map(vec![("groups".into(), groups)]),
+            true => Value::Map(vec![("target".into(), "primaries".into())]),
+            false => {
+                Value::Map(vec![("shape".into(), "minority".into()), ("cut".into(), cut.into())])
+            }
         };
         let mut nodes: Vec<String> =
             self.down.iter().chain(&self.rest).map(|&n| n.to_owned()).collect();
