@@ -71,7 +71,11 @@ if iptables -w 5 -S INPUT >/dev/null 2>&1 && command -v iptables-restore >/dev/n
 elif nft list tables >/dev/null 2>&1; then
   echo backend nft; echo v6
 fi
-ip -o addr show scope global 2>/dev/null | while read -r _ _ _ a _; do echo "addr ${{a%%/*}}"; done
+if command -v ip >/dev/null; then
+  ip -o addr show scope global | while read -r _ _ _ a _; do echo "addr ${{a%%/*}}"; done
+else
+  for a in $(hostname -I); do echo "addr $a"; done
+fi
 ssh=${{SSH_CONNECTION:-}} p=$$
 while [ -z "$ssh" ] && [ "$p" -gt 1 ]; do
   ssh=$(tr '\0' '\n' <"/proc/$p/environ" 2>/dev/null | sed -n 's/^SSH_CONNECTION=//p')

@@ -13,6 +13,9 @@ use crate::journal::Entry;
 /// down, the firewall rules of ours, and what is `pending` in the journal of a run (which may be
 /// empty). Touches nothing that is not ours; may be repeated.
 ///
+/// Every run begins with it, before it tears down and sets up the store: a timer that a dead run
+/// left behind may start a store that it had killed, and must not do so in the middle of the next.
+///
 /// Says for each node whether that succeeded. A store that was killed is started again only where
 /// its system gave a script for it.
 pub async fn heal_all(

@@ -15,7 +15,6 @@ use rand_chacha::ChaCha8Rng;
 use tokio::time::{Instant, sleep};
 
 use crate::claims::Claims;
-use crate::heal::heal_all;
 use crate::journal::{Entry, Journal, Undo};
 use crate::schedule::{Schedule, Timing};
 use crate::spec::LaneSpec;
@@ -25,11 +24,11 @@ use crate::target::node_names;
 const LEASE_SLACK: Duration = Duration::from_secs(30);
 
 /// How often healing is tried when a fault is due to be healed, and how far apart.
-const HEAL_TRIES: u32 = 3;
+const HEAL_TRIES: u32 = 2;
 const HEAL_TRY_EVERY: Duration = Duration::from_secs(1);
 
 /// How often healing is tried at the end of a run.
-const LAST_HEAL_TRIES: u32 = 6;
+const LAST_HEAL_TRIES: u32 = 4;
 
 /// What lanes need besides what they do.
 #[derive(Debug, Clone)]
@@ -44,9 +43,9 @@ pub struct LaneOptions {
     pub journal: Journal,
 }
 
-/// Makes the lanes of a run: heals what an earlier one may have left on the nodes, then lets every
-/// fault look at them. Call it when the store is up, before the run; then
-/// [`drive`](Lane::drive) each.
+/// Makes the lanes of a run and lets every fault look at the nodes. Call it before the run, then
+/// [`drive`](Lane::drive) each. What an earlier run may have left on the nodes has been undone
+/// before the store was set up: see [`heal_all`](crate::heal_all).
 ///
 /// # Errors
 /// If a node cannot be reached, or a fault cannot work on this cluster or system
@@ -58,9 +57,6 @@ pub async fn lanes(
 ) -> Result<Vec<Box<dyn Lane>>, FaultError> {
     if specs.is_empty() {
         return Ok(Vec::new());
-    }
-    for healed in heal_all(&cx.cluster, &[]).await.into_values() {
-        healed?;
     }
     let claims = Claims::default();
     let ids = Arc::new(AtomicU64::new(1));

@@ -175,6 +175,11 @@ fn check_firewalls(
                  (apt-get install iptables), and let deposed be root there"
             )));
         }
+        if facts.addrs.is_empty() {
+            return Err(FaultError::Unsupported(format!(
+                "{node} cannot list its addresses; install iproute2 there"
+            )));
+        }
         let peers_have_v6 = addrs.keys().any(|peer| peer != node && has_v6(peer));
         if !facts.filters_v6 && has_v6(node) && peers_have_v6 {
             return Err(FaultError::Unsupported(format!(

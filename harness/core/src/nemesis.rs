@@ -62,8 +62,8 @@ pub enum FaultError {
     Nothing(String),
     /// The run is over and the fault was not seen to be gone.
     #[error(
-        "{fault} may still be in force on {nodes}; the nodes undo it by themselves within a \
-         minute, and `deposed heal` does it now"
+        "{fault} may still be in force on {nodes}; the nodes undo it by themselves when its lease \
+         runs out, and `deposed heal` does it now"
     )]
     InForce {
         /// Its lease.

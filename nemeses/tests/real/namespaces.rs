@@ -88,6 +88,19 @@ impl Namespaces {
         &self.nodes[number - 1]
     }
 
+    /// Which of some addresses answer a ping, each from a node by number; all tried at once.
+    pub(crate) fn reached<'a>(&self, tries: &[(usize, &'a str)]) -> Vec<(usize, &'a str)> {
+        let ping = |(from, to): &(usize, &str)| {
+            let script = format!("exec ping -c 1 -W 1 {to} >/dev/null 2>&1");
+            self.node(*from).enter(&script).spawn().unwrap()
+        };
+        let pings: Vec<Child> = tries.iter().map(ping).collect();
+        let answered = tries.iter().zip(pings);
+        answered
+            .filter_map(|(to, mut ping)| ping.wait().unwrap().success().then_some(*to))
+            .collect()
+    }
+
     /// What all nodes print.
     pub(crate) fn everywhere(&self, script: &str) -> Vec<String> {
         self.nodes.iter().map(|node| node.sh(script)).collect()
@@ -127,19 +140,16 @@ impl Namespace {
         *self.cut.lock().unwrap() = cut;
     }
 
-    /// Runs a script in the node, whatever the line to it, and returns its trimmed output.
-    pub(crate) fn sh(&self, script: &str) -> String {
-        let pid = self.holder.1.to_string();
-        let done = Std::new("nsenter")
-            .args(["-t", &pid, "-n", "-m", "-p", "sh", "-c", script])
-            .output()
-            .unwrap();
-        String::from_utf8_lossy(&done.stdout).trim().to_owned()
+    fn enter(&self, script: &str) -> Std {
+        let mut command = Std::new("nsenter");
+        command.args(["-t", &self.holder.1.to_string(), "-n", "-m", "-p", "sh", "-c", script]);
+        command
     }
 
-    /// Whether an address answers a ping from here.
-    pub(crate) fn reaches(&self, addr: &str) -> bool {
-        self.sh(&format!("ping -c 1 -W 1 {addr} >/dev/null 2>&1 && echo yes")) == "yes"
+    /// Runs a script in the node, whatever the line to it, and returns its trimmed output.
+    pub(crate) fn sh(&self, script: &str) -> String {
+        let done = self.enter(script).output().unwrap();
+        String::from_utf8_lossy(&done.stdout).trim().to_owned()
     }
 
     fn lost(&self, command: &str) -> RemoteError {
