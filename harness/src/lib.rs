@@ -3,6 +3,7 @@
 //! `ARCHITECTURE.md` beside this crate shows the life of a run on one screen.
 
 pub mod cli;
+pub mod doctor;
 pub mod exit;
 pub mod inventory;
 pub mod judge;

@@ -82,11 +82,15 @@ async fn a_deadline_kills_the_command_on_the_node() {
     let script = format!("sleep 60 & echo $! >{}; wait", pid.display());
     let began = Instant::now();
     let error =
-        remote.exec(Command::new(script).deadline(Duration::from_millis(500))).await.unwrap_err();
+        remote.exec(Command::new(script).deadline(Duration::from_secs(1))).await.unwrap_err();
     assert!(matches!(error, RemoteError::Deadline { .. }), "{error}");
-    assert!(began.elapsed() < Duration::from_millis(1400), "{:?}", began.elapsed());
+    assert!(began.elapsed() < Duration::from_secs(3), "{:?}", began.elapsed());
     let pid = std::fs::read_to_string(pid).unwrap();
-    assert!(!is_running(pid.trim()), "the child lives");
+    let end = Instant::now() + Duration::from_secs(2);
+    while is_running(pid.trim()) {
+        assert!(Instant::now() < end, "the child lives");
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
     assert_eq!(remote.run(Command::new("echo on")).await.unwrap(), "on");
 }
 
@@ -144,9 +148,14 @@ async fn a_lost_connection_is_an_error_and_only_an_idempotent_command_is_sent_ag
 async fn a_connection_that_died_while_idle_is_replaced_before_anything_is_sent() {
     let sshd = Sshd::start();
     let remote = connect(&sshd.spec()).await;
-    sshd.signal_sessions("-KILL");
-    tokio::time::sleep(Duration::from_millis(1100)).await;
-    assert_eq!(remote.run(Command::new("echo once")).await.unwrap(), "once");
+    for pause in [0, 100, 1100] {
+        tokio::time::sleep(Duration::from_millis(pause)).await;
+        sshd.signal_sessions("-KILL");
+        while !sshd.sessions().is_empty() {
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+        assert_eq!(remote.run(Command::new("echo once")).await.unwrap(), "once");
+    }
 }
 
 #[tokio::test]
@@ -155,7 +164,7 @@ async fn forty_commands_at_once_share_a_few_connections() {
     let remote = connect(&sshd.spec()).await;
     let began = Instant::now();
     let calls: Vec<_> =
-        (0..40).map(|i| remote.run(Command::new(format!("sleep 0.1; echo {i}")))).collect();
+        (0..40).map(|i| remote.run(Command::new(format!("sleep 0.25; echo {i}")))).collect();
     let mut calls = Vec::from_iter(calls.into_iter().map(Box::pin));
     let mut answers = vec![String::new(); 40];
     std::future::poll_fn(|cx| {
@@ -172,8 +181,8 @@ async fn forty_commands_at_once_share_a_few_connections() {
     })
     .await;
     assert_eq!(answers, (0..40).map(|i| i.to_string()).collect::<Vec<_>>());
-    println!("40 commands of 0.1 s: {:?}", began.elapsed());
-    assert!(began.elapsed() < Duration::from_secs(3), "{:?}", began.elapsed());
+    println!("40 commands of 0.25 s: {:?}", began.elapsed());
+    assert!(began.elapsed() < Duration::from_secs(8), "{:?}", began.elapsed());
 }
 
 #[tokio::test]
@@ -224,6 +233,30 @@ async fn a_changed_host_key_is_refused_even_when_new_ones_are_accepted() {
             error => panic!("{error}"),
         }
     }
+}
+
+#[tokio::test]
+async fn the_server_is_asked_for_the_kind_of_host_key_that_is_known() {
+    let sshd = Sshd::start();
+    let spec = sshd.spec();
+    let key = std::fs::read_to_string(sshd.path("ecdsa_host_key.pub")).unwrap();
+    std::fs::write(&spec.known_hosts[0], format!("[127.0.0.1]:{} {key}", sshd.port)).unwrap();
+    let fingerprint = connect(&spec).await.fingerprint().unwrap();
+    assert_eq!(fingerprint.algorithm, "ecdsa-sha2-nistp256");
+}
+
+#[tokio::test]
+async fn a_node_is_reached_by_ipv6() {
+    let sshd = Sshd::start();
+    let mut spec = sshd.spec();
+    spec.node.addr = "::1".parse().unwrap();
+    spec.host = "::1".to_owned();
+    let reason = refused(&spec).await;
+    assert!(reason.contains("is not known"), "{reason}");
+    spec.host_keys = HostKeyPolicy::AcceptNew;
+    connect(&spec).await;
+    spec.host_keys = HostKeyPolicy::Strict;
+    assert_eq!(connect(&spec).await.run(Command::new("echo in")).await.unwrap(), "in");
 }
 
 #[tokio::test]
@@ -292,4 +325,121 @@ async fn sudo_works_without_a_password_and_says_when_it_wants_one() {
     assert!(reason.contains("a password is required") && reason.contains("NOPASSWD"), "{reason}");
     spec.sudo_password = Some(Secret::new(sshd::PASSWORD));
     assert_eq!(connect(&spec).await.run(Command::new("id -u")).await.unwrap(), "0");
+}
+
+/// An SSH agent that holds some keys. Gone when dropped.
+struct Agent(std::process::Child, std::path::PathBuf);
+
+impl Agent {
+    fn start(sshd: &Sshd, keys: &[&str]) -> Self {
+        let socket = sshd.path("agent");
+        let agent = std::process::Command::new("ssh-agent")
+            .arg("-D")
+            .arg("-a")
+            .arg(&socket)
+            .stdout(std::process::Stdio::null())
+            .spawn()
+            .unwrap();
+        let agent = Self(agent, socket);
+        let end = Instant::now() + Duration::from_secs(10);
+        while !agent.1.exists() {
+            assert!(Instant::now() < end);
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        for key in keys {
+            let status = std::process::Command::new("ssh-add")
+                .arg("-q")
+                .arg(sshd.path(key))
+                .env("SSH_AUTH_SOCK", &agent.1)
+                .status()
+                .unwrap();
+            assert!(status.success());
+        }
+        agent
+    }
+}
+
+impl Drop for Agent {
+    fn drop(&mut self) {
+        self.0.kill().unwrap();
+        self.0.wait().unwrap();
+    }
+}
+
+#[tokio::test]
+async fn every_identity_of_the_agent_is_tried() {
+    let sshd = Sshd::start();
+    let mut spec = sshd.spec();
+    spec.keys = Vec::new();
+    {
+        let agent = Agent::start(&sshd, &["other_key", "host_key", "key"]);
+        spec.agent = Some(agent.1.clone());
+        assert_eq!(connect(&spec).await.run(Command::new("echo in")).await.unwrap(), "in");
+    }
+    let reason = refused(&spec).await;
+    assert!(reason.contains("agent /"), "{reason}");
+}
+
+#[tokio::test]
+async fn a_server_that_hears_few_attempts_is_told_apart() {
+    let sshd = Sshd::start_with("MaxAuthTries 2");
+    let mut spec = sshd.spec();
+    spec.keys = ["other_key", "host_key", "key"].map(|name| sshd.path(name)).to_vec();
+    let reason = refused(&spec).await;
+    assert!(reason.contains("MaxAuthTries"), "{reason}");
+}
+
+#[tokio::test]
+async fn logins_dropped_by_a_throttling_server_are_tried_again() {
+    let sshd = Sshd::start_with("MaxStartups 2:40:8");
+    let spec = sshd.spec();
+    let specs: Vec<_> = (0..8)
+        .map(|_| {
+            let spec = spec.clone();
+            tokio::spawn(async move { SshRemote::connect(&spec).await.map(drop) })
+        })
+        .collect();
+    for spec in specs {
+        spec.await.unwrap().unwrap();
+    }
+}
+
+#[tokio::test]
+async fn an_output_beyond_the_limit_is_an_error_and_the_node_stays_usable() {
+    let sshd = Sshd::start();
+    let remote = connect(&sshd.spec()).await;
+    let error = remote.exec(Command::new("truncate -s 1G /dev/stdout")).await.unwrap_err();
+    assert!(error.to_string().contains("redirect it to a file"), "{error}");
+    assert_eq!(remote.run(Command::new("echo on")).await.unwrap(), "on");
+}
+
+#[tokio::test]
+async fn nothing_is_left_on_the_node_when_the_remote_is_dropped() {
+    let sshd = Sshd::start();
+    let remote = connect(&sshd.spec()).await;
+    let folder = remote.run(Command::new("readlink -f /proc/self/fd/1")).await.unwrap();
+    let folder = Path::new(&folder).parent().unwrap().to_owned();
+    assert!(folder.to_str().unwrap().contains("/deposed-lane.") && folder.exists());
+    drop(remote);
+    let end = Instant::now() + Duration::from_secs(5);
+    while folder.exists() {
+        assert!(Instant::now() < end, "{folder:?} is left");
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+}
+
+#[tokio::test]
+async fn a_round_trip_costs_milliseconds() {
+    let sshd = Sshd::start();
+    let remote = connect(&sshd.spec()).await;
+    let mut took = Vec::new();
+    for _ in 0..200 {
+        let began = Instant::now();
+        remote.exec(Command::new(":")).await.unwrap();
+        took.push(began.elapsed());
+    }
+    took.sort();
+    println!("round trip: median {:?}, p99 {:?}", took[100], took[198]);
+    // A login for each would take ten times as long.
+    assert!(took[100] < Duration::from_millis(50), "{:?}", took[100]);
 }

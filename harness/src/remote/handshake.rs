@@ -2,9 +2,11 @@
 
 use std::io::{Read, Write};
 use std::net::{Shutdown, TcpStream};
+use std::os::fd::AsRawFd;
 use std::time::{Duration, Instant};
 
-use nix::sys::socket::{setsockopt, sockopt};
+use nix::errno::Errno;
+use nix::sys::socket::{MsgFlags, recv, setsockopt, sockopt};
 use ssh2::{Channel, ErrorCode, ExtendedData, Session};
 
 use super::host_key::{self, Fingerprint, HostKeyError};
@@ -13,7 +15,7 @@ use super::shell::{Broken, Entry, Shell, Wire};
 use crate::inventory::{NodeSpec, Sudo};
 
 /// How long a connection may take from its first packet to its shell.
-pub(super) const CONNECT_DEADLINE: Duration = Duration::from_secs(15);
+pub(super) const CONNECT_DEADLINE: Duration = Duration::from_secs(10);
 /// How long a silent peer's kernel may take to answer a TCP probe, or to acknowledge data.
 const UNACKNOWLEDGED_MS_MAX: u32 = 20_000;
 /// Seconds of silence after which the kernel probes the peer.
@@ -51,7 +53,28 @@ pub(super) struct SshWire {
     deadline: Instant,
 }
 
+/// What can be told of a connection without a round trip.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Pulse {
+    /// Nothing has come: alive, as far as this side has heard.
+    Quiet,
+    /// Something has come, be it a question or a farewell.
+    Stirred,
+    /// The peer has hung up.
+    Gone,
+}
+
 impl SshWire {
+    /// Looks at the socket without taking anything from it.
+    pub(super) fn pulse(&self) -> Pulse {
+        let flags = MsgFlags::MSG_PEEK | MsgFlags::MSG_DONTWAIT;
+        match recv(self.socket.as_raw_fd(), &mut [0], flags) {
+            Err(Errno::EAGAIN) => Pulse::Quiet,
+            Ok(1) => Pulse::Stirred,
+            Ok(_) | Err(_) => Pulse::Gone,
+        }
+    }
+
     /// libssh2 takes its timeout per call, in milliseconds, and 0 for none.
     fn arm(&self) -> std::io::Result<()> {
         let left = self.deadline.saturating_duration_since(Instant::now()).as_millis();

@@ -12,7 +12,7 @@ use deposed_core::{Command, Output, RemoteError};
 use rand::RngExt;
 use tokio::sync::oneshot;
 
-use super::handshake::{self, CONNECT_DEADLINE, Refused, SshWire};
+use super::handshake::{self, CONNECT_DEADLINE, Pulse, Refused, SshWire};
 use super::host_key::Fingerprint;
 use super::shell::{Broken, OUTPUT_BYTES_MAX, Shell};
 use crate::inventory::NodeSpec;
@@ -27,8 +27,10 @@ const FRESH: Duration = Duration::from_secs(10);
 const TRUSTED: Duration = Duration::from_secs(1);
 /// How long a connection may take to show that it lives.
 const PING_DEADLINE: Duration = Duration::from_secs(5);
-/// How often a login is tried that a busy server dropped, and an idempotent command that was lost.
+/// How often an idempotent command is sent that gets lost.
 const TRIES_MAX: u32 = 5;
+/// How often a login is tried that a busy server drops.
+const LOGINS_MAX: u32 = 8;
 
 /// A command on its way.
 pub(super) struct Job {
@@ -80,9 +82,11 @@ impl Queue {
         state.waiting.push_back(job);
         if state.waiting.len() > state.idle && state.lanes < LANES_MAX {
             state.started += 1;
-            let lane = Lane::new(Arc::clone(self), state.started);
-            let name = format!("ssh {} {}", self.spec.node.name, state.started);
-            match std::thread::Builder::new().name(name).spawn(move || lane.live()) {
+            let (queue, number) = (Arc::clone(self), state.started);
+            let name = format!("ssh {} {number}", self.spec.node.name);
+            // The thread's first act is to ask for the state, so it finds itself counted.
+            let live = move || Lane::new(queue, number).live();
+            match std::thread::Builder::new().name(name).spawn(live) {
                 Ok(_) => state.lanes += 1,
                 Err(error) if state.lanes == 0 => {
                     state.waiting.pop_back();
@@ -172,6 +176,15 @@ impl Lane {
     }
 
     fn live(mut self) {
+        // While there are others, a command is not taken before there is a connection for it: one of
+        // them may be free sooner, and this one may never be.
+        if self.queue.state().lanes > 1 {
+            match self.connect(Instant::now() + CONNECT_DEADLINE) {
+                Ok(shell) => self.shell = Some(shell),
+                Err(_) => return,
+            }
+            self.used = Instant::now();
+        }
         loop {
             match self.queue.next() {
                 Next::Closed => return,
@@ -231,10 +244,13 @@ impl Lane {
 
     /// Drops a connection that has died unnoticed.
     fn refresh(&mut self, deadline: Instant) {
-        if self.used.elapsed() < TRUSTED {
-            return;
-        }
-        if self.shell.as_mut().is_some_and(|shell| shell.ping(deadline).is_err()) {
+        let Some(shell) = &mut self.shell else { return };
+        let lives = match shell.wire().pulse() {
+            Pulse::Quiet if self.used.elapsed() < TRUSTED => return,
+            Pulse::Quiet | Pulse::Stirred => shell.ping(deadline).is_ok(),
+            Pulse::Gone => false,
+        };
+        if !lives {
             self.shell = None;
         }
         self.used = Instant::now();
@@ -245,7 +261,7 @@ impl Lane {
         let opened = |socket: &TcpStream| self.queue.opened(self.number, socket);
         let within = Instant::now() + CONNECT_DEADLINE;
         let mut said = String::new();
-        for attempt in 0..TRIES_MAX {
+        for attempt in 0..LOGINS_MAX {
             if attempt > 0 {
                 pause(attempt, deadline);
             }
@@ -258,7 +274,7 @@ impl Lane {
                     return Ok(shell);
                 }
                 Err(Refused::Passing(reason)) => said = reason,
-                Err(Refused::Late) if Instant::now() < deadline => {
+                Err(Refused::Late) if within < deadline => {
                     return Err(Refused::Lasting(format!(
                         "no answer within {CONNECT_DEADLINE:?}: is the node up, and `addr` and `port` \
                          right?"
@@ -267,7 +283,7 @@ impl Lane {
                 Err(refused) => return Err(refused),
             }
         }
-        Err(Refused::Lasting(format!("{said} ({TRIES_MAX} tries); is its SSH server overloaded?")))
+        Err(Refused::Lasting(format!("{said} ({LOGINS_MAX} tries); is its SSH server overloaded?")))
     }
 
     fn refused(&self, refused: Refused, command: &Command, lost: Option<String>) -> RemoteError {

@@ -22,6 +22,9 @@ pub(super) fn login(session: &Session, spec: &NodeSpec) -> Result<(), Refused> {
     if is_in || attempts.password(offers("password"), offers("keyboard-interactive"))? {
         return Ok(());
     }
+    if attempts.tried.len() > 1 && session.auth_methods(&spec.user).is_err() {
+        return Err(attempts.hung_up(""));
+    }
     let tried = if attempts.tried.is_empty() {
         "there was nothing to try: no key, no agent, no password".to_owned()
     } else {
@@ -132,17 +135,20 @@ impl Attempts<'_> {
         match error.code() {
             ErrorCode::Session(-18 | -19) => self.tried.push(format!("{what} (refused)")),
             ErrorCode::Session(-16) => self.tried.push(format!("{what} ({wrong_file})")),
-            ErrorCode::Session(-7 | -13 | -43) => {
-                return Err(Refused::Lasting(format!(
-                    "the server hung up during login, after {}{what}; it allows few attempts \
-                     (MaxAuthTries): name the one right `key`",
-                    self.tried.iter().map(|tried| format!("{tried}, ")).collect::<String>()
-                )));
-            }
+            ErrorCode::Session(-7 | -13 | -43) => return Err(self.hung_up(what)),
             ErrorCode::Session(-9 | -30) => return Err(Refused::Late),
             _ => self.tried.push(format!("{what} ({})", error.message())),
         }
         Ok(false)
+    }
+
+    /// A server that ends a connection after some attempts may fail the rest without a word.
+    fn hung_up(&self, during: &str) -> Refused {
+        let tried = self.tried.join("; ");
+        Refused::Lasting(format!(
+            "the server hung up during login: tried {tried}; {during}. It may allow few attempts \
+             (MaxAuthTries): name the one right `key`"
+        ))
     }
 }
 

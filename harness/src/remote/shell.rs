@@ -121,6 +121,11 @@ impl<W: Wire> Shell<W> {
         &self.folder
     }
 
+    /// The stream below.
+    pub(super) fn wire(&self) -> &W {
+        &self.wire
+    }
+
     /// A round trip that runs nothing.
     pub(super) fn ping(&mut self, deadline: Instant) -> Result<(), Broken> {
         self.frames += 1;
@@ -259,7 +264,8 @@ fn find(haystack: &[u8], needle: &[u8]) -> Option<usize> {
 /// on the stream is left alone. `timeout` makes a process group of the command, kills all of it when
 /// the time is up, and goes on doing so when the connection is gone. The folder lies in memory where
 /// it can: a node whose disk was filled on purpose must still take commands. Traps are set rather
-/// than signals ignored because commands would inherit the latter.
+/// than signals ignored because commands would inherit the latter. A script too long for an argument
+/// (128 KiB on Linux) goes through a file.
 const SERVE: &str = r#"
 PATH=$PATH:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin
 LC_ALL=C
@@ -294,6 +300,10 @@ while IFS= read -r line; do
             exit 1
         fi
     fi
+    if [ "${#4}" -gt 100000 ]; then
+        printf '%s\n' "$4" >"$folder/script"
+        set -- "$1" "$2" "$3" ". '$folder/script'"
+    fi
     timeout -s KILL "$2" /bin/sh -c "echo \$PPID >'$folder/pid'; $4" \
         <"$stdin" >"$folder/out" 2>"$folder/err"
     status=$?
@@ -304,7 +314,7 @@ while IFS= read -r line; do
     echo "@TOKEN@ $1 $status $out $err"
     [ "$out" = 0 ] || head -c "$out" "$folder/out"
     [ "$err" = 0 ] || head -c "$err" "$folder/err"
-    rm -f "$folder/in" "$folder/out" "$folder/err" "$folder/pid"
+    rm -f "$folder/in" "$folder/out" "$folder/err" "$folder/pid" "$folder/script"
 done
 "#;
 
@@ -370,6 +380,14 @@ mod tests {
         assert_eq!(output.stderr, b"it's\ntwo lines\n");
         assert_eq!(shell.run(&Command::new("echo next"), soon()).unwrap().text(), "next");
         shell.ping(soon()).unwrap();
+    }
+
+    #[test]
+    fn a_script_may_be_longer_than_an_argument() {
+        let mut shell = start("", None).unwrap();
+        let script = format!("cat <<'END'\n{}END\nexit 3", "it's long\n".repeat(40_000));
+        let output = shell.run(&Command::new(script), soon()).unwrap();
+        assert_eq!((output.status, output.stdout.len()), (3, 400_000));
     }
 
     #[test]

@@ -14,6 +14,8 @@ use super::shell::GRACE;
 use super::transfer;
 use crate::inventory::NodeSpec;
 
+/// What a longer deadline is cut to.
+const DEADLINE_MAX: Duration = Duration::from_secs(7 * 24 * 3600);
 /// How long the first connection may take.
 const FIRST_DEADLINE: Duration = Duration::from_secs(30);
 
@@ -21,7 +23,7 @@ const FIRST_DEADLINE: Duration = Duration::from_secs(30);
 /// own; dropping the remote cuts them all.
 ///
 /// A command's deadline counts from the call, so it includes waiting for a free connection. A call
-/// returns at most about a second after it, whatever state the node is in. Dropping the future of
+/// returns at most about a second and a half after it, whatever state the node is in. Dropping the future of
 /// a call does not stop the command: its deadline does.
 pub struct SshRemote {
     queue: Arc<Queue>,
@@ -56,14 +58,14 @@ impl Remote for SshRemote {
     }
 
     async fn exec(&self, command: Command) -> Result<Output, RemoteError> {
-        let deadline = Instant::now() + command.deadline;
+        let deadline = Instant::now() + command.deadline.min(DEADLINE_MAX);
         let late = lane::late(&self.queue.spec, &command);
         let lost = lane::lost(&self.queue.spec, &command, "its thread died".to_owned());
         let (reply, answer) = oneshot::channel();
         self.queue.submit(Job { command, deadline, reply })?;
         // The lane keeps the deadline itself. This is for what it cannot bound: its turn in the
         // queue, and an agent that does not answer.
-        match tokio::time::timeout_at((deadline + 2 * GRACE).into(), answer).await {
+        match tokio::time::timeout_at((deadline + GRACE * 3 / 2).into(), answer).await {
             Ok(Ok(result)) => result,
             Ok(Err(_)) => Err(lost),
             Err(_) => Err(late),
@@ -76,5 +78,24 @@ impl Remote for SshRemote {
 
     async fn download(&self, from: &str, to: &Path) -> Result<(), RemoteError> {
         transfer::download(self, from, to).await
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn a_server_that_accepts_and_says_nothing_is_a_deadline() {
+        let mute = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let mut spec = NodeSpec::new("n1", "127.0.0.1".parse().unwrap());
+        spec.port = mute.local_addr().unwrap().port();
+        let remote = SshRemote { queue: Queue::new(spec) };
+        let began = Instant::now();
+        let call = remote.exec(Command::new(":").deadline(Duration::from_millis(300)));
+        assert!(matches!(call.await, Err(RemoteError::Deadline { .. })));
+        assert!(began.elapsed() < Duration::from_secs(2), "{:?}", began.elapsed());
+        let call = remote.exec(Command::new(":").deadline(Duration::MAX));
+        assert!(tokio::time::timeout(Duration::from_millis(100), call).await.is_err());
     }
 }

@@ -37,9 +37,10 @@ impl Sshd {
         let folder = tempfile::tempdir().unwrap();
         let path = |name: &str| folder.path().join(name);
         for name in ["host_key", "key", "other_key"] {
-            keygen(&path(name), "");
+            keygen("ed25519", &path(name), "");
         }
-        keygen(&path("locked_key"), "open sesame");
+        keygen("ecdsa", &path("ecdsa_host_key"), "");
+        keygen("ed25519", &path("locked_key"), "open sesame");
         let authorized: String = ["key.pub", "locked_key.pub"]
             .map(|name| std::fs::read_to_string(path(name)).unwrap())
             .concat();
@@ -132,7 +133,14 @@ impl Drop for Sshd {
 fn install() {
     static INSTALL: Once = Once::new();
     INSTALL.call_once(|| {
-        let needed = [("/usr/sbin/sshd", "openssh-server"), ("/usr/bin/sudo", "sudo")];
+        let needed = [
+            ("/usr/sbin/sshd", "openssh-server"),
+            ("/usr/bin/sudo", "sudo"),
+            ("/usr/bin/openssl", "openssl"),
+            ("/usr/sbin/iptables", "iptables"),
+            ("/usr/sbin/ip", "iproute2"),
+            ("/usr/bin/ps", "procps"),
+        ];
         let missing: Vec<&str> = needed
             .iter()
             .filter(|(file, _)| !Path::new(file).exists())
@@ -153,9 +161,9 @@ fn install() {
     });
 }
 
-pub(crate) fn keygen(file: &Path, passphrase: &str) {
+fn keygen(kind: &str, file: &Path, passphrase: &str) {
     let status = Command::new("ssh-keygen")
-        .args(["-q", "-t", "ed25519", "-N", passphrase, "-C", "deposed test", "-f"])
+        .args(["-q", "-t", kind, "-N", passphrase, "-C", "deposed test", "-f"])
         .arg(file)
         .status()
         .unwrap();
@@ -171,7 +179,9 @@ fn write_config(file: &Path, folder: &Path, port: u16, more: &str) {
     let config = format!(
         "{more}
         ListenAddress 127.0.0.1:{port}
+        ListenAddress [::1]:{port}
         HostKey {folder}/host_key
+        HostKey {folder}/ecdsa_host_key
         AuthorizedKeysFile {folder}/authorized
         PidFile none
         UsePAM no
