@@ -156,7 +156,9 @@ impl Generator for FinalReads {
 mod tests {
     use std::time::Duration;
 
+    use deposed_checkers::{Budget, Verdict};
     use deposed_core::generator::{Reply, Simulation, simulate};
+    use deposed_history::{Header, History};
     use rand_chacha::rand_core::SeedableRng;
 
     use super::*;
@@ -234,6 +236,25 @@ mod tests {
                 assert!(invoked > 300 && ok * 10 > invoked * 3, "{f}: {ok} of {invoked}");
             }
         }
+    }
+
+    /// What the workload makes is judged by its checker: valid when the store is sound, invalid when
+    /// one read in the middle is of the value before.
+    #[test]
+    fn its_checker_judges_it() {
+        let (mut ops, _) = run(None);
+        let verdict = |ops: &[Op]| {
+            let history = History::from_ops(Header { keyed: true, ..Header::default() }, ops);
+            Register.checkers()[0].check(&history, &Budget::unlimited()).verdict
+        };
+        assert_eq!(verdict(&ops), Verdict::Valid);
+        let read = |op: &&mut Op| {
+            let value = op.value.as_list().and_then(|pair| pair[1].as_int());
+            op.kind == OpType::Ok && &*op.f == "read" && value.is_some_and(|value| value > 5)
+        };
+        let stale = ops.iter_mut().find(read).unwrap();
+        stale.value = Value::pair(stale.value.as_list().unwrap()[0].clone(), 1);
+        assert_eq!(verdict(&ops), Verdict::Invalid);
     }
 
     /// A final read that fails is tried again, but not for ever.
