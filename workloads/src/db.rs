@@ -10,11 +10,9 @@ use deposed_core::{
 use tokio::time::{Instant, sleep, timeout};
 
 use crate::blueprint::{Blueprint, PrimariesBy, Readiness};
-use crate::daemon::{Daemon, quote};
+use crate::daemon::Daemon;
 use crate::system::{DescribedSystem, NodePart};
 
-/// Packages and install commands may take this long each.
-const INSTALL_LIMIT: Duration = Duration::from_secs(300);
 /// A stop command may take this long before what is left is killed.
 const STOP_LIMIT: Duration = Duration::from_secs(10);
 /// Pause between two looks at readiness.
@@ -26,77 +24,20 @@ const PRIMARIES_LIMIT: Duration = Duration::from_millis(1500);
 /// Log files of one node that are collected at most.
 const LOG_FILES_MAX: usize = 100;
 
-/// Installs Debian packages and lets none of them start a service: what runs is the harness's say.
-const APT: &str = r#"
-set -eu
-policy=/usr/sbin/policy-rc.d
-if [ ! -e "$policy" ]; then
-    trap 'rm -f "$policy"' EXIT
-    trap 'exit 1' HUP INT TERM
-    printf '#!/bin/sh\nexit 101\n' >"$policy"
-    chmod 755 "$policy"
-fi
-export DEBIAN_FRONTEND=noninteractive
-apt() { apt-get -q -y -o DPkg::Lock::Timeout=120 "$@" >&2; }
-apt install --no-install-recommends $packages || { apt update && apt install --no-install-recommends $packages; }
-"#;
-
 impl DescribedSystem {
-    fn failed(&self, action: &'static str) -> impl FnOnce(RemoteError) -> SystemError {
+    pub(crate) fn failed(&self, action: &'static str) -> impl FnOnce(RemoteError) -> SystemError {
         let system = self.summary.name.clone();
         move |source| SystemError::Remote { system, action, source }
     }
 
-    fn unfit(&self, remote: &dyn Remote, reason: String) -> SystemError {
+    pub(crate) fn unfit(&self, remote: &dyn Remote, reason: String) -> SystemError {
         let node = remote.node().name.to_string();
         SystemError::Unfit { system: self.summary.name.clone(), node, reason }
     }
 
-    fn part_of(&self, remote: &dyn Remote) -> Result<&NodePart, SystemError> {
+    pub(crate) fn part_of(&self, remote: &dyn Remote) -> Result<&NodePart, SystemError> {
         self.part(&remote.node().name)
             .ok_or_else(|| self.unfit(remote, "it was loaded for other nodes".into()))
-    }
-
-    async fn install_packages(&self, remote: &dyn Remote) -> Result<(), SystemError> {
-        let Some(first) = self.parts.first() else { return Ok(()) };
-        let wanted = &self.summary.packages;
-        if wanted.is_empty() {
-            return Ok(());
-        }
-        let programs: Vec<String> = wanted.keys().map(|program| quote(program)).collect();
-        let look = first.blueprint.daemon.script(&format!(
-            "for program in {}; do command -v \"$program\" >/dev/null || echo \"$program\"; done\n\
-             command -v apt-get >/dev/null && echo apt-get:",
-            programs.join(" ")
-        ));
-        let look = look + "true\n";
-        let found = remote.run(Command::new(look).idempotent()).await;
-        let found = found.map_err(self.failed("look for its programs"))?;
-        let missing: Vec<&str> = found.lines().filter(|line| !line.ends_with(':')).collect();
-        if missing.is_empty() {
-            return Ok(());
-        }
-        let mut packages: Vec<&str> = missing.iter().map(|name| wanted[*name].as_str()).collect();
-        packages.sort_unstable();
-        packages.dedup();
-        let (programs, packages) = (missing.join(", "), packages.join(" "));
-        if !found.lines().any(|line| line == "apt-get:") {
-            let reason = format!(
-                "{programs} missing, and there is no apt-get: install what Debian calls {packages}"
-            );
-            return Err(self.unfit(remote, reason));
-        }
-        if !self.install {
-            let reason = format!("{programs} missing: apt-get install {packages}");
-            return Err(self.unfit(remote, reason));
-        }
-        tracing::info!(node = %remote.node().name, %packages, "installing packages");
-        let script = format!("packages={}\n{APT}", quote(&packages));
-        remote
-            .run(Command::new(script).deadline(INSTALL_LIMIT))
-            .await
-            .map(drop)
-            .map_err(self.failed("install packages"))
     }
 
     /// Errs if a stranger listens on one of its ports. It is never killed: it is not ours.
@@ -153,20 +94,7 @@ impl DescribedSystem {
 #[async_trait]
 impl Db for DescribedSystem {
     async fn install(&self, _cluster: &Cluster, remote: &dyn Remote) -> Result<(), SystemError> {
-        let part = self.part_of(remote)?;
-        self.install_packages(remote).await?;
-        for upload in &part.blueprint.upload {
-            let bytes = tokio::fs::read(&upload.from)
-                .await
-                .map_err(|e| self.unfit(remote, format!("read {}: {e}", upload.from.display())))?;
-            let sent = remote.upload(&bytes, &upload.to, upload.mode).await;
-            sent.map_err(self.failed("upload"))?;
-        }
-        for script in &part.blueprint.install {
-            let command = Command::new(script).deadline(INSTALL_LIMIT);
-            remote.run(command).await.map_err(self.failed("install"))?;
-        }
-        Ok(())
+        self.install_on(remote).await
     }
 
     async fn setup(&self, cluster: &Cluster, remote: &dyn Remote) -> Result<(), SystemError> {

@@ -9,7 +9,9 @@ mod db;
 mod endpoint;
 mod etcd;
 mod grpc;
+mod install;
 mod json;
+mod load;
 mod mistakes;
 mod register;
 mod registry;
@@ -19,10 +21,8 @@ mod system_file;
 mod template;
 mod workload;
 
+pub use load::{LoadError, SystemOptions, describe_system, load_system};
 pub use register::Register;
 pub use registry::{systems, workload, workloads};
-pub use system::{
-    DescribedSystem, LoadError, SystemOption, SystemOptions, SystemSummary, describe_system,
-    load_system,
-};
+pub use system::{DescribedSystem, SystemOption, SystemSummary};
 pub use workload::{Generators, Workload, WorkloadOptions};

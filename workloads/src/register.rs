@@ -60,7 +60,7 @@ impl Workload for Register {
     }
 
     fn checkers(&self) -> Vec<Box<dyn Checker>> {
-        vec![Box::new(Linearizable::new(ModelKind::CasRegister).keyed(true))]
+        vec![Box::new(Linearizable::new(ModelKind::CasRegister).keyed(self.keyed()))]
     }
 }
 

@@ -1,8 +1,7 @@
 //! What is bundled. Adding a system, a client or a workload is a new file and one line here.
 
 use crate::endpoint::ClientKind;
-use crate::system::{SystemSummary, describe_system};
-use crate::{Workload, etcd, register};
+use crate::{SystemSummary, Workload, describe_system, etcd, register};
 
 /// Bundled systems: name and `system.toml`.
 pub(crate) static BUNDLED: &[(&str, &str)] = &[("etcd", include_str!("../systems/etcd.toml"))];

@@ -169,16 +169,17 @@ impl StdioClient {
         let mut line = serde_json::to_string(message).map_err(|e| e.to_string())?;
         line.push('\n');
         let stdin = self.stdin.as_mut().ok_or("it was closed")?;
+        // If it reads no more, what it said last or how it ended tells more than a broken pipe.
         let written = stdin.write_all(line.as_bytes()).await;
-        written.map_err(|e| format!("it reads no more: {e}"))?;
         let mut answer = String::new();
         let mut limited = (&mut self.stdout).take(LINE_BYTES_MAX);
         limited.read_line(&mut answer).await.map_err(|e| format!("read its answer: {e}"))?;
         if answer.ends_with('\n') {
             return Ok(answer);
         }
-        match timeout(CLOSE_LIMIT, self.child.wait()).await {
-            Ok(Ok(status)) => Err(format!("it ended: {status}")),
+        match (timeout(CLOSE_LIMIT, self.child.wait()).await, written) {
+            (Ok(Ok(status)), _) => Err(format!("it ended: {status}")),
+            (_, Err(error)) => Err(format!("it reads no more: {error}")),
             _ => Err("it answered without a whole line".into()),
         }
     }

@@ -8,6 +8,7 @@ use async_trait::async_trait;
 use deposed_core::{Client, ClientError, Invocation};
 use deposed_history::Value;
 use prost::Message;
+use tokio::time::{Instant, sleep_until};
 
 use super::outcome;
 use super::wire::{
@@ -20,6 +21,9 @@ use crate::json;
 
 /// How long a connection may take to be made.
 const CONNECT_LIMIT: Duration = Duration::from_secs(1);
+/// After a failed attempt to connect, the next is made no sooner than this, so that a client whose
+/// node is down does not fill the history with refused connections.
+pub(super) const RECONNECT_SPACING: Duration = Duration::from_millis(100);
 /// How long a node may take to say how it is.
 const PROBE_LIMIT: Duration = Duration::from_secs(1);
 
@@ -49,6 +53,7 @@ impl Endpoint for EtcdEndpoint {
             serializable: self.serializable,
             limit: self.limit,
             connection: Some(connection),
+            refused_at: None,
         }))
     }
 
@@ -85,6 +90,7 @@ struct EtcdClient {
     limit: Duration,
     /// Made again, before an operation is sent, when it has ended.
     connection: Option<Connection>,
+    refused_at: Option<Instant>,
 }
 
 #[async_trait]
@@ -137,8 +143,14 @@ impl EtcdClient {
         message: &impl Message,
     ) -> Result<T, CallError> {
         if self.connection.as_ref().is_none_or(Connection::ended) {
+            if let Some(refused_at) = self.refused_at.take() {
+                sleep_until(refused_at + RECONNECT_SPACING).await;
+            }
             let opened = Connection::open(self.addr, CONNECT_LIMIT.min(self.limit)).await;
-            self.connection = Some(opened.map_err(CallError::NotSent)?);
+            self.connection = Some(opened.map_err(|why| {
+                self.refused_at = Some(Instant::now());
+                CallError::NotSent(why)
+            })?);
         }
         let connection = self.connection.as_mut().expect("it was just opened");
         let answer = connection.call(path, message, self.limit).await;
@@ -159,11 +171,7 @@ fn compare_and_set(key: Vec<u8>, old: &Value, new: &Value) -> TxnRequest {
     };
     let compare = Compare { result: EQUAL, target, key: key.clone(), comparand: Some(comparand) };
     let put = Request::Put(PutRequest { key, value: json::to_bytes(new) });
-    TxnRequest {
-        compare: vec![compare],
-        success: vec![RequestOp { request: Some(put) }],
-        failure: Vec::new(),
-    }
+    TxnRequest { compare: vec![compare], success: vec![RequestOp { request: Some(put) }] }
 }
 
 fn malformed(op: &Invocation) -> ClientError {

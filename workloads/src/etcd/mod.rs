@@ -5,6 +5,8 @@
 
 mod client;
 mod outcome;
+#[cfg(test)]
+mod tests;
 mod wire;
 
 pub(crate) use client::KIND;

@@ -9,14 +9,10 @@ use prost::{Message, Oneof};
 pub(crate) struct ResponseHeader {
     #[prost(uint64, tag = "2")]
     pub(crate) member_id: u64,
-    #[prost(int64, tag = "3")]
-    pub(crate) revision: i64,
 }
 
 #[derive(Clone, PartialEq, Message)]
 pub(crate) struct KeyValue {
-    #[prost(bytes = "vec", tag = "1")]
-    pub(crate) key: Vec<u8>,
     #[prost(bytes = "vec", tag = "5")]
     pub(crate) value: Vec<u8>,
 }
@@ -32,8 +28,6 @@ pub(crate) struct RangeRequest {
 
 #[derive(Clone, PartialEq, Message)]
 pub(crate) struct RangeResponse {
-    #[prost(message, optional, tag = "1")]
-    pub(crate) header: Option<ResponseHeader>,
     #[prost(message, repeated, tag = "2")]
     pub(crate) kvs: Vec<KeyValue>,
 }
@@ -47,10 +41,7 @@ pub(crate) struct PutRequest {
 }
 
 #[derive(Clone, PartialEq, Message)]
-pub(crate) struct PutResponse {
-    #[prost(message, optional, tag = "1")]
-    pub(crate) header: Option<ResponseHeader>,
-}
+pub(crate) struct PutResponse {}
 
 /// `Compare.CompareResult.EQUAL`.
 pub(crate) const EQUAL: i32 = 0;
@@ -82,14 +73,12 @@ pub(crate) enum Comparand {
 
 #[derive(Clone, PartialEq, Message)]
 pub(crate) struct RequestOp {
-    #[prost(oneof = "Request", tags = "1, 2")]
+    #[prost(oneof = "Request", tags = "2")]
     pub(crate) request: Option<Request>,
 }
 
 #[derive(Clone, PartialEq, Oneof)]
 pub(crate) enum Request {
-    #[prost(message, tag = "1")]
-    Range(RangeRequest),
     #[prost(message, tag = "2")]
     Put(PutRequest),
 }
@@ -100,14 +89,10 @@ pub(crate) struct TxnRequest {
     pub(crate) compare: Vec<Compare>,
     #[prost(message, repeated, tag = "2")]
     pub(crate) success: Vec<RequestOp>,
-    #[prost(message, repeated, tag = "3")]
-    pub(crate) failure: Vec<RequestOp>,
 }
 
 #[derive(Clone, PartialEq, Message)]
 pub(crate) struct TxnResponse {
-    #[prost(message, optional, tag = "1")]
-    pub(crate) header: Option<ResponseHeader>,
     #[prost(bool, tag = "2")]
     pub(crate) succeeded: bool,
 }
@@ -119,8 +104,6 @@ pub(crate) struct StatusRequest {}
 pub(crate) struct StatusResponse {
     #[prost(message, optional, tag = "1")]
     pub(crate) header: Option<ResponseHeader>,
-    #[prost(string, tag = "2")]
-    pub(crate) version: String,
     /// The member that this one believes leads; 0: none.
     #[prost(uint64, tag = "4")]
     pub(crate) leader: u64,
