@@ -55,9 +55,20 @@ impl<'a> Report<'a> {
 
     /// The violation to be told first.
     pub(crate) fn first_anomaly(&self) -> Option<(&'a Analysis, &'a Anomaly)> {
-        self.run.checks.iter().find_map(|check| {
-            check.analysis.anomalies.first().map(|anomaly| (&check.analysis, anomaly))
-        })
+        self.anomalies().into_iter().next()
+    }
+
+    /// The violations in the order they are told: those with calls to show come before those that
+    /// only state something, then as their checkers come.
+    pub(crate) fn anomalies(&self) -> Vec<(&'a Analysis, &'a Anomaly)> {
+        let mut anomalies: Vec<_> = self
+            .run
+            .checks
+            .iter()
+            .flat_map(|check| check.analysis.anomalies.iter().map(|a| (&check.analysis, a)))
+            .collect();
+        anomalies.sort_by_key(|(_, anomaly)| anomaly.witness.is_empty());
+        anomalies
     }
 
     /// How many violations there are over all checkers.
@@ -71,11 +82,15 @@ impl<'a> Report<'a> {
         self.episodes.iter().filter(|e| e.effect() == Effect::Proven).count() as u64
     }
 
-    /// Which faults stood over the first violation: `during partition n1 | n2 n3`, or the last
-    /// one before it. `None` if there was none, or nothing is known of when it happened.
-    pub(crate) fn weather(&self) -> Option<String> {
+    /// The proof of the first violation, if it has calls.
+    pub(crate) fn witness(&self) -> Option<Witness> {
         let (_, anomaly) = self.first_anomaly()?;
-        let witness = Witness::of(self.run.history, anomaly, &self.episodes)?;
+        Witness::of(self.run.history, anomaly, &self.episodes)
+    }
+
+    /// Which faults stood over a witness: `during partition n1 | n2 n3`, or the last one before
+    /// it. `None` if there was none.
+    pub(crate) fn weather(&self, witness: &Witness) -> Option<String> {
         if !witness.faults.is_empty() {
             let names: Vec<String> = witness.faults.iter().map(|f| f.name.clone()).collect();
             return Some(format!("during {}", phrase::list(&names)));

@@ -111,9 +111,10 @@ pub struct File {
 }
 
 /// The window of the history, in wall time, whose log lines are worth excerpting: where the first
-/// anomaly is. Nanoseconds since the Unix epoch; `None` if there is no anomaly or no wall clock.
+/// anomaly that names calls is. Nanoseconds since the Unix epoch; `None` if there is no anomaly or no wall clock.
 pub fn window_of_interest(history: &History, checks: &[Check]) -> Option<(i64, i64)> {
-    let anomaly = checks.iter().flat_map(|check| &check.analysis.anomalies).next()?;
+    let mut anomalies = checks.iter().flat_map(|check| &check.analysis.anomalies);
+    let anomaly = anomalies.find(|anomaly| !anomaly.witness.is_empty())?;
     let walls = anomaly
         .witness
         .iter()

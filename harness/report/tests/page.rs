@@ -4,6 +4,7 @@ mod samples;
 
 use std::collections::BTreeSet;
 
+use deposed_checkers::{Budget, Checker, Linearizable, ModelKind};
 use deposed_report::Report;
 
 /// What the page may weigh, whatever the run.
@@ -144,6 +145,19 @@ fn size_is_bounded() {
     assert!(page.contains("not listed"));
     let markdown = sample.report().markdown();
     assert!(markdown.len() < 200_000, "{} bytes", markdown.len());
+}
+
+/// What the real checker proves is drawn: the calls by name, the late one accused, and the arrow
+/// that cannot be.
+#[test]
+fn a_real_proof_is_drawn() {
+    let mut sample = samples::stale_read();
+    let checker = Linearizable::new(ModelKind::CasRegister).keyed(true);
+    sample.checks[1].analysis = checker.check(&sample.history, &Budget::unlimited());
+    let page = sample.report().html();
+    for wanted in [">T3</text>", "class=\"call ok accused\"", "must come before", "cannot be"] {
+        assert!(page.contains(wanted), "no {wanted}");
+    }
 }
 
 /// A valid run on which little happened does not look like one on which much did.

@@ -4,11 +4,12 @@ use deposed_checkers::Verdict;
 use maud::{Markup, html};
 
 use super::badge;
-use crate::report::clause;
+use crate::report::{clause, sentence};
+use crate::witness::Witness;
 use crate::{Ending, Report, phrase};
 
 impl Report<'_> {
-    pub(super) fn html_headline(&self) -> Markup {
+    pub(super) fn html_headline(&self, witness: Option<&Witness>) -> Markup {
         let plan = self.run.plan;
         let facts = [
             ("System", self.system_text()),
@@ -22,7 +23,10 @@ impl Report<'_> {
             header class={ (self.verdict) " " (self.strength.grade.as_str()) } {
                 p.badge { (badge(self.verdict, self.strength.grade)) }
                 h1 { (self.headline) }
-                @if let Some(weather) = self.weather() { p.lede { "It happened " (weather) "." } }
+                @if let Some(late) = witness.and_then(Witness::lateness) { p.lede { (sentence(&late)) } }
+                @if let Some(weather) = witness.and_then(|witness| self.weather(witness)) {
+                    p.lede { "It happened " (weather) "." }
+                }
                 @if self.verdict == Verdict::Invalid && self.anomaly_count() > 1 {
                     p.lede {
                         "One of " (phrase::counted(self.anomaly_count(), "violation")) " in this run."

@@ -257,7 +257,12 @@ pub(crate) fn interrupted() -> Sample {
         witness: Vec::new(),
         edges: Vec::new(),
     };
-    let crash = Analysis::from_findings("crash", "1 crash on 5 nodes", vec![crash], Vec::new());
+    let crash = Analysis::from_findings(
+        "log-patterns",
+        "1 match of 4 patterns in 5 files",
+        vec![crash],
+        Vec::new(),
+    );
     let lines =
         ["panic: tocommit(107) is out of range [lastIndex(102)]", "goroutine 171 [running]:"]
             .iter()
