@@ -592,9 +592,9 @@ fn logs(history: &History, anomaly: &Anomaly) -> Vec<LogExcerpt> {
 #[allow(dead_code, reason = "one test uses it; the rest show or compare smaller ones")]
 pub(crate) fn enormous() -> Sample {
     let faults = (0..400)
-        .map(|i| Fault::on("pause", i * 700, i * 700 + 400, &["n1", "n4"], "state T"))
+        .map(|i| Fault::on("pause", i * 450, i * 450 + 300, &["n1", "n4"], "state T"))
         .collect();
-    let store = Imitation { seconds: 300, pause_ms: 20, stale_reads: false, faults };
+    let store = Imitation { seconds: 200, pause_ms: 20, stale_reads: false, faults };
     let history = store.history(header());
     let long = "x".repeat(2_000);
     let first = history.calls()[100].invoke;
@@ -613,10 +613,10 @@ pub(crate) fn enormous() -> Sample {
         .collect();
     let mut linearizable = Analysis::from_findings("linearizable", long.clone(), anomalies, vec![]);
     linearizable.anomaly_count = 5_000;
-    let lines = (0..20_000).map(|number| LogLine { number, wall_ns: None, text: long.clone() });
+    let lines = (0..2_000).map(|number| LogLine { number, wall_ns: None, text: long.clone() });
     Sample {
         name: "enormous",
-        plan: plan(&["pause"], 300),
+        plan: plan(&["pause"], 200),
         ending: Ending::Normal,
         checks: vec![stats(&history, &[]), check(linearizable, 3)],
         logs: vec![LogExcerpt {
