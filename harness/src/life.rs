@@ -19,7 +19,7 @@ use crate::inventory::NodeSpec;
 use crate::logs::{self, Logs};
 use crate::progress::{Progress, Step, Told};
 use crate::rig::{self, Description, Rig};
-use crate::run::{self, Ended, Interrupt, LaneEnd, Outcome, Recorder, RunSpec, Urgency};
+use crate::run::{self, Ended, Interrupt, LaneEnd, Outcome, Recorder, Recovered, RunSpec, Urgency};
 use crate::run_folder::{RunFolder, Status};
 use crate::settings::Settings;
 use crate::verdict::{self, Case};
@@ -185,6 +185,10 @@ async fn perform(
     let generators = workload.generators(&workload_options);
     let spec = RunSpec {
         generator: generators.main,
+        recovery: Some(Box::pin({
+            let rig = rig.clone();
+            async move { rig.ready().await.map_err(|failures| failures.to_string()) }
+        })),
         final_generator: generators.last,
         clients: Arc::new(Clients(Arc::clone(system))),
         concurrency: workload_options.concurrency,
@@ -207,7 +211,11 @@ async fn perform(
         Recorder::create(folder.path(), header).map_err(|error| infrastructure(&error))?;
     let teller = progress.clone();
     let sink = Box::new(move |event| teller.tell(Told::Run { run: event }));
-    Ok(run::run(spec, lanes, recorder, sink, interrupt.clone()).await)
+    let outcome = run::run(spec, lanes, recorder, sink, interrupt.clone()).await;
+    if let Recovered::No { reason } = &outcome.recovered {
+        progress.warn(format!("{} did not recover after healing: {reason}", system.name()));
+    }
+    Ok(outcome)
 }
 
 /// A system's clients, kept alive with the system.
