@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use deposed_checkers::Verdict;
 use deposed_core::{FaultContext, System};
 use deposed_history::Header;
-use deposed_nemeses::{Journal, LaneOptions, LaneSpec, heal_all, lanes, pending};
+use deposed_nemeses::{Journal, LaneOptions, LaneSpec, heal_all, heal_run, lanes};
 use deposed_report::{Ending, Environment, Host, Line, Plan};
 use deposed_workloads::Workload;
 
@@ -236,9 +236,15 @@ impl deposed_core::ClientFactory for Clients {
 async fn heal(rig: &Rig, folder: &RunFolder, progress: &Progress) {
     progress.begun(Step::Heal);
     let began = Instant::now();
-    let left = pending(&folder.file(Journal::NAME)).unwrap_or_default();
+    let healed = match heal_run(&rig.cluster, &folder.file(Journal::NAME)).await {
+        Ok(healed) => healed,
+        Err(error) => {
+            progress.warn(format!("the journal of undos: {error}"));
+            heal_all(&rig.cluster, &[]).await
+        }
+    };
     let mut healed_all = true;
-    for (node, healed) in heal_all(&rig.cluster, &left).await {
+    for (node, healed) in healed {
         if let Err(error) = healed {
             healed_all = false;
             progress.warn(format!(
