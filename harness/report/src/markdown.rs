@@ -115,7 +115,7 @@ impl Report<'_> {
     }
 
     fn md_other_anomalies(&self, out: &mut String) {
-        let all = self.anomalies();
+        let all = &self.anomalies;
         if self.anomaly_count() <= 1 {
             return;
         }

@@ -63,7 +63,7 @@ impl Report<'_> {
         if self.verdict != Verdict::Invalid {
             return vec![Line::new(label, self.headline.clone(), Some(self.verdict))];
         }
-        let anomalies = self.anomalies();
+        let anomalies = &self.anomalies;
         let mut lines: Vec<Line> = anomalies
             .iter()
             .take(ANOMALIES_MAX)

@@ -134,11 +134,22 @@ impl Witness {
     /// `T3 (read → 659, process 35 on n1) began 4.44 s after T2 (write 704, process 14 on n5) was
     /// over`.
     pub(crate) fn lateness(&self) -> Option<String> {
-        let edge = self.edges.iter().find(|edge| edge.against_time)?;
-        let (late, early) = (&self.ops[edge.from], &self.ops[edge.to]);
-        let late_by = phrase::duration(late.start_ns - early.end_ns?);
+        let (late, early, late_by_ns) = self.late()?;
+        let late_by = phrase::duration(late_by_ns);
         let (late, early) = (self.with_author(late), self.with_author(early));
         Some(format!("{late} began {late_by} after {early} was over"))
+    }
+
+    /// By how much time forbids the order that cannot be.
+    pub(crate) fn late_by_ns(&self) -> Option<u64> {
+        self.late().map(|(_, _, ns)| ns)
+    }
+
+    /// The call that came late, the one it should have come before, and by how much.
+    fn late(&self) -> Option<(&WitnessOp, &WitnessOp, u64)> {
+        let edge = self.edges.iter().find(|edge| edge.against_time)?;
+        let (late, early) = (&self.ops[edge.from], &self.ops[edge.to]);
+        Some((late, early, late.start_ns.checked_sub(early.end_ns?)?))
     }
 
     fn with_author(&self, op: &WitnessOp) -> String {

@@ -45,7 +45,7 @@ impl Report<'_> {
     }
 
     pub(super) fn html_how_often(&self) -> Markup {
-        let listed = self.anomalies();
+        let listed = &self.anomalies;
         let shown = listed.len().min(ANOMALIES_MAX);
         let more = self.anomaly_count().saturating_sub(shown as u64);
         let keys: std::collections::BTreeSet<&String> =

@@ -45,8 +45,13 @@ impl Report<'_> {
     fn system_text(&self) -> String {
         let plan = self.run.plan;
         let version = plan.system_version().map_or(String::new(), |v| format!(" {v}"));
-        let options: Vec<String> =
-            plan.system.options.iter().map(|(k, v)| format!("{k} = {v}")).collect();
+        // What was asked for on the command line; the rest is in the appendix.
+        let typed = |option: &str| {
+            let flag = format!("--{}", option.replace('_', "-"));
+            plan.argv.iter().any(|word| word.split('=').next() == Some(flag.as_str()))
+        };
+        let options = plan.system.options.iter().filter(|(option, _)| typed(option));
+        let options: Vec<String> = options.map(|(k, v)| format!("{k} = {v}")).collect();
         let options =
             if options.is_empty() { String::new() } else { format!(" ({})", options.join(", ")) };
         phrase::clean(&format!("{}{version}{options}", plan.system.name))

@@ -74,6 +74,8 @@ pub(crate) fn stale_read() -> Sample {
     let logs = logs(&history, &linearizable.anomalies[0]);
     let mut plan = plan(&["partition"], 30);
     plan.system.options.insert("read".into(), "serializable".into());
+    plan.system.options.insert("client_port".into(), "2379".into());
+    plan.argv.extend(["--read".into(), "serializable".into()]);
     Sample {
         name: "stale-read",
         plan,
