@@ -56,6 +56,8 @@ pub(super) struct Source<R> {
     input: R,
     /// Bytes that belong to the next block.
     carry: Vec<u8>,
+    /// Buffers of blocks that are done with.
+    spare: Vec<Vec<u8>>,
     line: u64,
     column: u64,
     ended: bool,
@@ -63,7 +65,7 @@ pub(super) struct Source<R> {
 
 impl<R: Read> Source<R> {
     pub(super) const fn new(input: R) -> Self {
-        Self { input, carry: Vec::new(), line: 1, column: 0, ended: false }
+        Self { input, carry: Vec::new(), spare: Vec::new(), line: 1, column: 0, ended: false }
     }
 
     /// Up to `count` blocks. None only after the last.
@@ -75,6 +77,12 @@ impl<R: Read> Source<R> {
         Ok(blocks)
     }
 
+    /// Takes back the buffer of a block, to be used again.
+    pub(super) fn recycle(&mut self, mut buffer: Vec<u8>) {
+        buffer.clear();
+        self.spare.push(buffer);
+    }
+
     /// The next block; the last may be empty.
     fn block(&mut self) -> io::Result<Block> {
         let mut bytes = std::mem::take(&mut self.carry);
@@ -84,7 +92,7 @@ impl<R: Read> Source<R> {
         self.ended = got < want;
         if !self.ended {
             let cut = cut(&bytes);
-            self.carry.reserve_exact(BLOCK + 1);
+            self.carry = self.spare.pop().unwrap_or_else(|| Vec::with_capacity(BLOCK + 1));
             self.carry.extend_from_slice(&bytes[cut..]);
             bytes.truncate(cut);
         }
