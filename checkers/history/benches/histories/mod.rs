@@ -21,17 +21,17 @@ pub(crate) fn write(out: &mut dyn Write, kind: &str, calls: u64) -> io::Result<(
         jsonl::write_header(&mut line, &header);
     }
     let mut store = Store { random: 1, written: 0, last: BTreeMap::new(), lists: BTreeMap::new() };
-    let mut open: Vec<Option<(Arguments, Value)>> = (0..CLIENTS).map(|_| None).collect();
+    let mut open: Vec<Option<(&str, Value)>> = (0..CLIENTS).map(|_| None).collect();
     let mut index = 0;
     let mut begun = 0;
     while begun < calls || open.iter().any(Option::is_some) {
         let client = store.below(CLIENTS) as usize;
-        let (kind_of_event, (f, argument), value) = match open[client].take() {
-            Some((arguments, result)) => (OpType::Ok, arguments, result),
+        let (kind_of_event, f, value) = match open[client].take() {
+            Some((f, result)) => (OpType::Ok, f, result),
             None if begun == calls => continue,
             None => {
                 begun += 1;
-                let (arguments, result) = match kind {
+                let call = match kind {
                     "register" => store.register(None),
                     "keyed-register" => {
                         let key = store.below(1000) as i64;
@@ -39,12 +39,10 @@ pub(crate) fn write(out: &mut dyn Write, kind: &str, calls: u64) -> io::Result<(
                     }
                     _ => store.transaction(),
                 };
-                let argument = arguments.1.clone();
-                open[client] = Some((arguments.clone(), result));
-                (OpType::Invoke, arguments, argument)
+                open[client] = Some((call.f, call.result));
+                (OpType::Invoke, call.f, call.argument)
             }
         };
-        let _ = argument;
         let op = Op {
             index,
             time: index * 2_500,
@@ -64,8 +62,12 @@ pub(crate) fn write(out: &mut dyn Write, kind: &str, calls: u64) -> io::Result<(
     out.write_all(&line)
 }
 
-/// A function and what it is called with.
-type Arguments = (&'static str, Value);
+/// What is asked, and what will be answered.
+struct Call {
+    f: &'static str,
+    argument: Value,
+    result: Value,
+}
 
 struct Store {
     random: u64,
@@ -84,7 +86,7 @@ impl Store {
         (z ^ z >> 31) % bound
     }
 
-    fn register(&mut self, key: Option<i64>) -> (Arguments, Value) {
+    fn register(&mut self, key: Option<i64>) -> Call {
         let keyed = |value: Value| match key {
             Some(key) => Value::pair(key, value),
             None => value,
@@ -92,21 +94,22 @@ impl Store {
         let place = key.unwrap_or(0);
         if self.below(2) == 0 {
             let last = self.last.get(&place).copied();
-            return (("read", keyed(Value::Nil)), keyed(last.into()));
+            return Call { f: "read", argument: keyed(Value::Nil), result: keyed(last.into()) };
         }
         self.written += 1;
         self.last.insert(place, self.written);
-        (("write", keyed(self.written.into())), keyed(self.written.into()))
+        let value = keyed(self.written.into());
+        Call { f: "write", argument: value.clone(), result: value }
     }
 
     /// Reads and appends on ten keys at a time, each retired after 32 appends.
-    fn transaction(&mut self) -> (Arguments, Value) {
+    fn transaction(&mut self) -> Call {
         let mut asked = Vec::new();
         let mut answered = Vec::new();
         for _ in 0..=self.below(4) {
             let key = self.written / 32 + self.below(10) as i64;
             let list = self.lists.entry(key).or_default();
-            let (asks, answers) = if self.random % 2 == 0 {
+            let (asks, answers) = if self.random.is_multiple_of(2) {
                 (
                     [Value::str("r"), key.into(), Value::Nil],
                     [Value::str("r"), key.into(), Value::List(list.clone())],
@@ -121,6 +124,6 @@ impl Store {
             asked.push(Value::List(asks.into()));
             answered.push(Value::List(answers.into()));
         }
-        (("txn", Value::List(asked)), Value::List(answered))
+        Call { f: "txn", argument: Value::List(asked), result: Value::List(answered) }
     }
 }

@@ -71,7 +71,7 @@ impl<'t> Log<'t> {
         let scan = &self.edn.scan;
         let names_kind = |kind: &&[u8]| memchr::memmem::find(line, kind).is_some();
         let kinds: [&[u8]; 4] = [b":invoke", b":ok", b":fail", b":info"];
-        if kinds.iter().any(|kind| names_kind(kind)) {
+        if kinds.iter().any(names_kind) {
             let mend = "an operation is logged as: INFO  jepsen.util - PROCESS :TYPE :F VALUE";
             part.flaws.push(scan.flaw(start, "this names an operation, but not as one", mend));
         } else if !is_blank {

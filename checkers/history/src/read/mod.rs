@@ -64,12 +64,11 @@ pub struct Loaded {
 /// flaw, if they are not a history.
 pub fn read(input: impl Read + Send, options: &ReadOptions) -> Result<Loaded, ReadError> {
     let mut source = Source::new(decompress(input)?);
-    let mut batch = source.batch(1)?;
-    let (layout, header) = match batch.first_mut() {
-        Some(block) => open(block, options.format)?,
-        None => (Layout { format: Format::Jsonl, close: None }, None),
-    };
+    let mut beginning = source.beginning()?;
+    let (layout, header) = open(&mut beginning, options.format)?;
     let mut assembly = Assembly::new(layout, header, options);
+    source.resume(beginning);
+    let mut batch = source.batch(1)?;
     if batch.iter().all(|block| block.last) {
         // Small files are not worth waking other threads.
         batch.into_iter().for_each(|block| _ = assembly.take(parse(layout, &block), block));
@@ -78,7 +77,8 @@ pub fn read(input: impl Read + Send, options: &ReadOptions) -> Result<Loaded, Re
     // While one batch is parsed, the one before is appended and the one after is read.
     let per_batch = 2 * rayon::current_num_threads();
     let mut parsed: Vec<(Part, Block)> = Vec::new();
-    while !(batch.is_empty() && parsed.is_empty()) && !assembly.fatal {
+    let mut more = true;
+    while more && !assembly.fatal {
         let before = std::mem::take(&mut parsed);
         let (now, next) = rayon::join(
             || batch.into_par_iter().map(|block| (parse(layout, &block), block)).collect(),
@@ -89,8 +89,8 @@ pub fn read(input: impl Read + Send, options: &ReadOptions) -> Result<Loaded, Re
                 source.batch(per_batch)
             },
         );
-        parsed = now;
-        batch = next?;
+        (parsed, batch) = (now, next?);
+        more = !(parsed.is_empty() && batch.is_empty());
     }
     assembly.finish()
 }
@@ -301,8 +301,9 @@ pub fn read_str(text: &str) -> Result<Loaded, ReadError> {
 /// [`ReadError::Io`] if the bytes cannot be had; [`ReadError::Flawed`] if the header is damaged or
 /// too new.
 pub fn read_header(input: impl Read + Send) -> Result<Option<Header>, ReadError> {
-    let mut source = Source::new(decompress(input)?);
-    let mut batch = source.batch(1)?;
-    let Some(block) = batch.first_mut() else { return Ok(None) };
-    Ok(open(block, None)?.1)
+    let mut beginning = Source::new(decompress(input)?).beginning()?;
+    Ok(open(&mut beginning, None)?.1)
 }
+
+#[cfg(test)]
+mod tests;

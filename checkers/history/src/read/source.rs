@@ -2,8 +2,12 @@
 
 use std::io::{self, BufReader, Read};
 
-/// How much is parsed at a time. Small enough to stay in a core's own cache.
-const BLOCK: usize = 1 << 20;
+/// How much is parsed at a time. Small enough to stay in a core's own cache. In unit tests so
+/// small that cuts fall everywhere.
+const BLOCK: usize = if cfg!(test) { 64 } else { 1 << 20 };
+
+/// How much is looked at to tell the format.
+const BEGINNING: u64 = 1 << 16;
 
 /// Some of the bytes of a file, and where they stand in it.
 #[derive(Debug)]
@@ -68,6 +72,20 @@ impl<R: Read> Source<R> {
         Self { input, carry: Vec::new(), spare: Vec::new(), line: 1, column: 0, ended: false }
     }
 
+    /// The beginning of the file, or all of it if it is short. What is not used of it is to be
+    /// given back to [`Source::resume`].
+    pub(super) fn beginning(&mut self) -> io::Result<Block> {
+        let mut bytes = Vec::with_capacity(BLOCK + 1);
+        (&mut self.input).take(BEGINNING).read_to_end(&mut bytes)?;
+        let last = (bytes.len() as u64) < BEGINNING;
+        Ok(Block { bytes, line: 1, column: 0, last })
+    }
+
+    /// Goes on from what is left of the beginning.
+    pub(super) fn resume(&mut self, left: Block) {
+        (self.carry, self.line, self.column) = (left.bytes, left.line, left.column);
+    }
+
     /// Up to `count` blocks. None only after the last.
     pub(super) fn batch(&mut self, count: usize) -> io::Result<Vec<Block>> {
         let mut blocks = Vec::with_capacity(count);
@@ -79,8 +97,10 @@ impl<R: Read> Source<R> {
 
     /// Takes back the buffer of a block, to be used again.
     pub(super) fn recycle(&mut self, mut buffer: Vec<u8>) {
-        buffer.clear();
-        self.spare.push(buffer);
+        if buffer.capacity() > BLOCK {
+            buffer.clear();
+            self.spare.push(buffer);
+        }
     }
 
     /// The next block; the last may be empty.
@@ -91,7 +111,7 @@ impl<R: Read> Source<R> {
         let got = (&mut self.input).take(want).read_to_end(&mut bytes)? as u64;
         self.ended = got < want;
         if !self.ended {
-            let cut = cut(&bytes);
+            let cut = cut(&bytes[..BLOCK]);
             self.carry = self.spare.pop().unwrap_or_else(|| Vec::with_capacity(BLOCK + 1));
             self.carry.extend_from_slice(&bytes[cut..]);
             bytes.truncate(cut);
