@@ -11,6 +11,7 @@ pub mod linearizable;
 mod log_patterns;
 mod registry;
 mod stats;
+pub mod transactions;
 
 pub use analysis::{Analysis, Anomaly, Edge, EdgeKind, Undecided, Verdict};
 pub use budget::{Budget, Exhausted};
@@ -19,6 +20,7 @@ pub use linearizable::{Linearizable, ModelKind};
 pub use log_patterns::{LogMatch, LogPatterns};
 pub use registry::{MODELS, ModelOptions, NamedModel, model};
 pub use stats::Stats;
+pub use transactions::{Consistency, ListAppend};
 
 use deposed_history::History;
 

@@ -2,7 +2,10 @@
 //!
 //! Adding one is a line here.
 
-use crate::{Checker, CounterBounds, Linearizable, ModelKind, SetFull, TotalQueue, UniqueIds};
+use crate::{
+    Checker, Consistency, CounterBounds, Linearizable, ListAppend, ModelKind, SetFull, TotalQueue,
+    UniqueIds,
+};
 
 /// What a user may say of a model.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -62,6 +65,19 @@ fn linearizable(options: &ModelOptions, kind: ModelKind) -> Result<Box<dyn Check
     }
 }
 
+/// A checker of transactions, at a level: strict serializability if none is demanded.
+fn transactional<C: Checker + 'static>(
+    options: &ModelOptions,
+    checker: impl FnOnce(Consistency) -> C,
+) -> Result<Box<dyn Checker>, String> {
+    if options.keyed {
+        return Err("transactions have their keys inside; --keyed makes no sense".into());
+    }
+    let level = options.consistency.as_deref().map(Consistency::parse).transpose();
+    let level = level.map_err(|unknown| unknown.to_string())?.unwrap_or_default();
+    Ok(Box::new(checker(level)))
+}
+
 /// Every model there is.
 pub static MODELS: &[NamedModel] = &[
     NamedModel {
@@ -100,5 +116,10 @@ pub static MODELS: &[NamedModel] = &[
         name: "unique-ids",
         about: "ids: none is handed out twice",
         make: |options| plain(options, UniqueIds),
+    },
+    NamedModel {
+        name: "list-append",
+        about: "transactions of appends to lists and reads of them, at a level of consistency",
+        make: |options| transactional(options, |consistency| ListAppend { consistency }),
     },
 ];

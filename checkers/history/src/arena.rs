@@ -86,7 +86,6 @@ pub(crate) struct Arena {
 /// alone halves the array of lists.
 #[derive(Debug, Default)]
 struct Recent {
-    /// Empty until the first list.
     lists: Vec<Cell>,
 }
 
@@ -94,13 +93,15 @@ impl Recent {
     const SLOTS: usize = 1 << 12;
     const LEN_MAX: usize = 4;
 
-    #[inline]
-    fn slot(items: &[Cell]) -> usize {
+    fn slot(&mut self, items: &[Cell]) -> &mut Cell {
+        if self.lists.is_empty() {
+            self.lists = vec![Cell::NIL; Self::SLOTS];
+        }
         let mut hash = items.len() as u64;
         for item in items {
             hash = (hash.rotate_left(5) ^ item.0).wrapping_mul(0x9E37_79B9_7F4A_7C15);
         }
-        (hash >> 52) as usize
+        &mut self.lists[(hash >> 52) as usize]
     }
 }
 
@@ -134,16 +135,12 @@ impl Arena {
         if items.is_empty() || items.len() > Recent::LEN_MAX {
             return self.store(items, LIST, LONG_LIST);
         }
-        if self.recent.lists.is_empty() {
-            self.recent.lists = vec![Cell::NIL; Recent::SLOTS];
-        }
-        let slot = Recent::slot(items);
-        let seen = self.recent.lists[slot];
+        let seen = *self.recent.slot(items);
         if seen.tag() == LIST && self.slice(seen) == items {
             return seen;
         }
         let cell = self.store(items, LIST, LONG_LIST);
-        self.recent.lists[slot] = cell;
+        *self.recent.slot(items) = cell;
         cell
     }
 

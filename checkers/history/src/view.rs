@@ -57,6 +57,18 @@ impl<'h> ListRef<'h> {
         self.items.get(position).map(|&p| self.arena.view(p))
     }
 
+    /// Whether it begins with all elements of another list.
+    pub fn starts_with(self, prefix: Self) -> bool {
+        let Some(head) = self.items.get(..prefix.items.len()) else { return false };
+        // Equal cells of one arena are equal values, and mostly that decides.
+        let same_arena = std::ptr::eq(self.arena, prefix.arena);
+        same_arena && head == prefix.items
+            || head
+                .iter()
+                .zip(prefix.items)
+                .all(|(&a, &b)| self.arena.view(a) == prefix.arena.view(b))
+    }
+
     /// The elements in order.
     pub fn iter(self) -> impl ExactSizeIterator<Item = ValueRef<'h>> + DoubleEndedIterator {
         self.items.iter().map(move |&p| self.arena.view(p))

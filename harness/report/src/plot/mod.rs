@@ -10,7 +10,6 @@ mod frame;
 mod latency;
 mod rate;
 mod scale;
-mod signs;
 mod witness;
 
 pub(crate) use availability::availability;

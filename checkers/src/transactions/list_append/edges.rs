@@ -1,0 +1,227 @@
+//! What the version orders say of the order of transactions.
+//!
+//! Per key: the writer of a version precedes the writer of the next (ww) and those who read it (wr),
+//! and who read it precedes the writer of the next (rw). A committed append that nobody saw comes
+//! after the longest read: its *tail*. Appends by transactions that failed, or are not known, are
+//! passed over: a version order is transitive.
+
+use super::super::graph::{Edges, Rel};
+use super::super::txns::Txns;
+use super::versions::Versions;
+
+/// A reader of the whole order and each of the tail's writers are joined directly up to this many
+/// edges a key; beyond, through chains of auxiliary nodes.
+const DIRECT_MAX: usize = 4;
+
+/// The edges of the data, and what is needed to explain them.
+#[derive(Debug, Default)]
+pub(crate) struct Data {
+    /// By place in the orders: the first known writer at or after it, and its place.
+    next: Vec<Option<(u32, u32)>>,
+    /// Committed appends of each key that nobody saw, by their transaction: (key, writer, value).
+    tails: Vec<(u32, u32, u32)>,
+}
+
+impl Data {
+    pub(crate) fn of(txns: &Txns<'_>, versions: &Versions) -> Self {
+        let mut data = Self::default();
+        for key in 0..txns.key_count() as u32 {
+            let order = versions.order(key);
+            let base = data.next.len();
+            data.next.resize(base + order.len(), None);
+            let mut next = None;
+            for (at, &value) in order.iter().enumerate().rev() {
+                // A value that occurs twice has the place of its first occurrence.
+                if versions.place(value) as usize == at + 1
+                    && let Some(writer) = txns.writer(value)
+                {
+                    next = Some((writer, value));
+                }
+                data.next[base + at] = next;
+            }
+        }
+        for txn in (0..txns.len() as u32).filter(|&txn| txns.is_committed(txn)) {
+            for mop in txns.mops(txn).iter().filter(|mop| mop.is_write()) {
+                if !versions.is_seen(mop.what) && txns.writer(mop.what).is_some() {
+                    data.tails.push((mop.key(), txn, mop.what));
+                }
+            }
+        }
+        data.tails.sort_by_key(|&(key, ..)| key);
+        data
+    }
+
+    /// Who wrote the next version after the first `length` elements of a key's order, and which
+    /// value.
+    #[inline]
+    fn next(&self, versions: &Versions, key: u32, length: u32) -> Option<(u32, u32)> {
+        if length as usize >= versions.order(key).len() {
+            return None;
+        }
+        self.next[versions.first(key) + length as usize]
+    }
+
+    /// Committed appends to a key that nobody saw.
+    pub(crate) fn tail(&self, key: u32) -> &[(u32, u32, u32)] {
+        let from = self.tails.partition_point(|&(k, ..)| k < key);
+        let to = self.tails.partition_point(|&(k, ..)| k <= key);
+        &self.tails[from..to]
+    }
+
+    /// The last known writer in a key's order, with its value.
+    pub(crate) fn last(
+        &self,
+        txns: &Txns<'_>,
+        versions: &Versions,
+        key: u32,
+    ) -> Option<(u32, u32)> {
+        let order = versions.order(key);
+        order.iter().rev().find_map(|&value| Some((txns.writer(value)?, value)))
+    }
+
+    /// How far a read got in its key's order: the place of its last element, if that has one.
+    #[inline]
+    fn length(versions: &Versions, key: u32, what: u32) -> Option<u32> {
+        match Versions::stray(what) {
+            None => Some(what),
+            Some(_) => match versions.seen(key, what).last() {
+                Some(&last) => Some(versions.place(last)).filter(|&place| place > 0),
+                None => Some(0),
+            },
+        }
+    }
+
+    /// What was written next after the version that a read saw: `Some(None)` if nothing that is
+    /// known, `None` if the read is a stray whose version has no place, or saw what came next too.
+    #[inline]
+    pub(crate) fn next_after_read(
+        &self,
+        versions: &Versions,
+        key: u32,
+        what: u32,
+    ) -> Option<Option<(u32, u32)>> {
+        let length = Self::length(versions, key, what)?;
+        let next = self.next(versions, key, length);
+        let saw =
+            |value| Versions::stray(what).is_some() && versions.seen(key, what).contains(&value);
+        next.is_none_or(|(_, value)| !saw(value)).then_some(next)
+    }
+
+    /// Adds all edges. Auxiliary nodes are numbered from `nodes`; returns how many nodes there are
+    /// then.
+    pub(crate) fn add_edges(
+        &self,
+        txns: &Txns<'_>,
+        versions: &Versions,
+        nodes: u32,
+        edges: &mut Edges,
+    ) -> u32 {
+        for key in 0..txns.key_count() as u32 {
+            let mut before = None;
+            for (at, &value) in versions.order(key).iter().enumerate() {
+                if versions.place(value) as usize != at + 1 {
+                    continue;
+                }
+                let Some(writer) = txns.writer(value) else { continue };
+                if let Some(before) = before.filter(|&before| before != writer) {
+                    edges.push(before, writer, Rel::WW);
+                }
+                before = Some(writer);
+            }
+        }
+        // Readers of whole orders that have a tail: (key, reader).
+        let mut whole: Vec<(u32, u32)> = Vec::new();
+        let mut has_tail = vec![false; txns.key_count()];
+        for &(key, ..) in &self.tails {
+            has_tail[key as usize] = true;
+        }
+        for txn in (0..txns.len() as u32).filter(|&txn| txns.is_committed(txn)) {
+            for mop in txns.mops(txn).iter().filter(|mop| !mop.is_write()) {
+                let key = mop.key();
+                let seen = versions.seen(key, mop.what);
+                if let Some(writer) = seen.last().and_then(|&last| txns.writer(last))
+                    && writer != txn
+                {
+                    edges.push(writer, txn, Rel::WR);
+                }
+                match self.next_after_read(versions, key, mop.what) {
+                    Some(Some((writer, _))) if writer != txn => edges.push(txn, writer, Rel::RW),
+                    Some(None) if has_tail[key as usize] => whole.push((key, txn)),
+                    _ => {}
+                }
+            }
+        }
+        self.add_tails(txns, versions, &mut whole, nodes, edges)
+    }
+
+    fn add_tails(
+        &self,
+        txns: &Txns<'_>,
+        versions: &Versions,
+        whole: &mut Vec<(u32, u32)>,
+        nodes: u32,
+        edges: &mut Edges,
+    ) -> u32 {
+        whole.sort_unstable();
+        whole.dedup();
+        let mut nodes = nodes;
+        let mut rest = self.tails.as_slice();
+        while let Some(&(key, ..)) = rest.first() {
+            let (tail, after) = rest.split_at(rest.partition_point(|&(k, ..)| k == key));
+            rest = after;
+            let mut writers: Vec<u32> = tail.iter().map(|&(_, writer, _)| writer).collect();
+            writers.dedup();
+            if let Some((last, _)) = self.last(txns, versions, key) {
+                for &writer in writers.iter().filter(|&&writer| writer != last) {
+                    edges.push(last, writer, Rel::WW);
+                }
+            }
+            let from = whole.partition_point(|&(k, _)| k < key);
+            let to = whole.partition_point(|&(k, _)| k <= key);
+            let readers = || whole[from..to].iter().map(|&(_, reader)| reader);
+            if (to - from) * writers.len() <= DIRECT_MAX {
+                for reader in readers() {
+                    for &writer in writers.iter().filter(|&&writer| writer != reader) {
+                        edges.push(reader, writer, Rel::RW);
+                    }
+                }
+            } else {
+                add_chains(readers(), &writers, nodes, edges);
+                nodes += 2 * writers.len() as u32;
+            }
+        }
+        nodes
+    }
+}
+
+/// Joins every reader to every writer but itself with a number of edges that is linear in both.
+///
+/// Of the auxiliary nodes, number `i` leads to writers `0..=i`, and number `len + i` to writers
+/// `i..`. A reader that is writer `i` goes to the ones of `i - 1` and `i + 1`.
+fn add_chains(readers: impl Iterator<Item = u32>, writers: &[u32], first: u32, edges: &mut Edges) {
+    let len = writers.len() as u32;
+    let (upto, since) = (|i: u32| first + i, |i: u32| first + len + i);
+    for (i, &writer) in (0..).zip(writers) {
+        edges.push(upto(i), writer, Rel::ON);
+        edges.push(since(i), writer, Rel::ON);
+        if i > 0 {
+            edges.push(upto(i), upto(i - 1), Rel::ON);
+            edges.push(since(i - 1), since(i), Rel::ON);
+        }
+    }
+    for reader in readers {
+        // Writers are in the order of their transactions.
+        match writers.binary_search(&reader) {
+            Ok(i) => {
+                let i = i as u32;
+                if i > 0 {
+                    edges.push(reader, upto(i - 1), Rel::RW);
+                }
+                if i + 1 < len {
+                    edges.push(reader, since(i + 1), Rel::RW);
+                }
+            }
+            Err(_) => edges.push(reader, since(0), Rel::RW),
+        }
+    }
+}

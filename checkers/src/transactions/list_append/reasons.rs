@@ -1,0 +1,84 @@
+//! Why an edge of the data is there, in terms of the history.
+
+use super::super::certificate::{Because, Certificate, Happened};
+use super::super::graph::Rel;
+use super::super::txns::Txns;
+use super::edges::Data;
+use super::versions::Versions;
+
+/// The reason for an edge between two transactions.
+pub(crate) fn reason<'h>(
+    txns: &Txns<'h>,
+    versions: &Versions,
+    data: &Data,
+    (from, rel, to): (u32, Rel, u32),
+) -> Option<Because<'h>> {
+    if rel == Rel::WW {
+        return txns.mops(to).iter().filter(|mop| mop.is_write()).find_map(|mop| {
+            let key = mop.key();
+            let below = match versions.place(mop.what) {
+                0 if versions.is_seen(mop.what) => None,
+                0 => data.last(txns, versions, key),
+                place => versions.order(key)[..place as usize - 1]
+                    .iter()
+                    .rev()
+                    .find_map(|&value| Some((txns.writer(value)?, value))),
+            };
+            let (_, before) = below.filter(|&(writer, _)| writer == from)?;
+            Some(Because::Wrote {
+                key: txns.key_text(key),
+                before: txns.value_text(before),
+                after: txns.value_text(mop.what),
+                reader: txns.invoke(versions.whole_reader[key as usize]),
+                seen: versions.place(mop.what) > 0,
+            })
+        });
+    }
+    if rel == Rel::WR {
+        return txns.mops(to).iter().filter(|mop| !mop.is_write()).find_map(|mop| {
+            let &value = versions.seen(mop.key(), mop.what).last()?;
+            (txns.writer(value) == Some(from)).then(|| Because::Saw {
+                key: txns.key_text(mop.key()),
+                value: txns.value_text(value),
+            })
+        });
+    }
+    (0..).zip(txns.mops(from)).filter(|(_, mop)| !mop.is_write()).find_map(|(at, mop)| {
+        let key = mop.key();
+        let after = match data.next_after_read(versions, key, mop.what)? {
+            Some((writer, value)) => (writer == to).then_some(value),
+            None => data.tail(key).iter().find(|tail| tail.1 == to).map(|tail| tail.2),
+        }?;
+        Some(Because::Missed { key: txns.key_text(key), mop: at, after: txns.value_text(after) })
+    })
+}
+
+/// Adds to a certificate why its indeterminate transactions happened.
+pub(crate) fn add_happened<'h>(
+    txns: &Txns<'h>,
+    versions: &Versions,
+    certificate: &mut Certificate<'h>,
+) {
+    for position in certificate.proof.txns() {
+        let Some(txn) = txns.at(position).filter(|&txn| !txns.is_acknowledged(txn)) else {
+            continue;
+        };
+        let seen = txns.mops(txn).iter().filter(|mop| mop.is_write()).find_map(|mop| {
+            let key = mop.key();
+            txns.writer(mop.what)?;
+            let reader = if versions.place(mop.what) > 0 {
+                versions.whole_reader[key as usize]
+            } else {
+                let has = |stray: &&super::versions::Stray| stray.elements.contains(&mop.what);
+                versions.strays.iter().find(has)?.reader
+            };
+            Some(Happened {
+                txn: position,
+                key: txns.key_text(key),
+                value: txns.value_text(mop.what),
+                reader: txns.invoke(reader),
+            })
+        });
+        certificate.happened.extend(seen);
+    }
+}

@@ -1,0 +1,315 @@
+//! Anomalies of lists that are no cycles: what single transactions, and pairs, give away.
+
+use super::super::certificate::{Found, Proof};
+use super::super::interner::NONE;
+use super::super::txns::Txns;
+use super::versions::Versions;
+
+/// Looks at every committed read and append once.
+pub(crate) fn scan<'h>(txns: &Txns<'h>, versions: &Versions, found: &mut Found<'h>) {
+    let bad_orders: Vec<Bad> =
+        (0..txns.key_count() as u32).map(|key| Bad::of(txns, versions.order(key))).collect();
+    let mut own = Own::new(txns.key_count());
+    for txn in (0..txns.len() as u32).filter(|&txn| txns.is_committed(txn)) {
+        for (at, mop) in (0..).zip(txns.mops(txn)) {
+            let key = mop.key();
+            own.enter(txn, key);
+            if mop.is_write() {
+                own.append(txns, versions, txn, mop.what, key, found);
+                continue;
+            }
+            let seen = versions.seen(key, mop.what);
+            let bad = match Versions::stray(mop.what) {
+                None => bad_orders[key as usize],
+                Some(_) => Bad::of(txns, seen),
+            };
+            bad.report(txns, txn, key, seen, found);
+            intermediate(txns, txn, key, seen, found);
+            own.read(txns, versions, (txn, at), key, mop.what, found);
+        }
+    }
+    lost_updates(txns, own.updates, found);
+    for stray in &versions.strays {
+        found.add("incompatible-order", || Proof::Incompatible {
+            one: txns.invoke(stray.reader),
+            other: txns.invoke(versions.whole_reader[stray.key as usize]),
+            key: txns.key_text(stray.key),
+        });
+    }
+    for key in 0..txns.key_count() as u32 {
+        dirty_updates(txns, versions, key, found);
+        own_order(txns, versions, key, found);
+    }
+    own_order_unseen(txns, versions, found);
+}
+
+/// From which length on a list has an element that it should not have; [`NONE`] if it never has.
+#[derive(Debug, Clone, Copy)]
+struct Bad {
+    aborted: u32,
+    garbage: u32,
+    duplicate: u32,
+}
+
+impl Bad {
+    fn of(txns: &Txns<'_>, elements: &[u32]) -> Self {
+        let mut bad = Self { aborted: NONE, garbage: NONE, duplicate: NONE };
+        for (at, &value) in (1..).zip(elements) {
+            let written = txns.written[value as usize];
+            if written.writer == NONE {
+                let first =
+                    if written.failed == NONE { &mut bad.garbage } else { &mut bad.aborted };
+                *first = at.min(*first);
+            }
+        }
+        let mut sorted: Vec<(u32, u32)> = elements.iter().copied().zip(1..).collect();
+        sorted.sort_unstable();
+        for pair in sorted.windows(2) {
+            if pair[0].0 == pair[1].0 && !txns.written[pair[0].0 as usize].ambiguous {
+                bad.duplicate = bad.duplicate.min(pair[1].1);
+            }
+        }
+        bad
+    }
+
+    fn report<'h>(self, txns: &Txns<'h>, txn: u32, key: u32, seen: &[u32], found: &mut Found<'h>) {
+        let length = seen.len() as u32;
+        let reader = txns.invoke(txn);
+        let at = |place: u32| (txns.key_text(key), txns.value_text(seen[place as usize - 1]));
+        if self.aborted <= length {
+            found.add("G1a", || {
+                let (key, value) = at(self.aborted);
+                let failed = txns.written[seen[self.aborted as usize - 1] as usize].failed;
+                Proof::Aborted { reader, writer: txns.invoke(failed), key, value }
+            });
+        }
+        if self.garbage <= length {
+            found.add("garbage-read", || {
+                let (key, value) = at(self.garbage);
+                Proof::Garbage { reader, key, value }
+            });
+        }
+        if self.duplicate <= length {
+            found.add("duplicate-elements", || {
+                let (key, value) = at(self.duplicate);
+                Proof::Duplicate { reader, key, value }
+            });
+        }
+    }
+}
+
+/// A read whose newest element was not the last one its writer appended.
+fn intermediate<'h>(txns: &Txns<'h>, txn: u32, key: u32, seen: &[u32], found: &mut Found<'h>) {
+    let Some(&value) = seen.last() else { return };
+    let Some(writer) = txns.writer(value).filter(|&writer| writer != txn) else { return };
+    let next = txns.written[value as usize].next;
+    if next != NONE {
+        found.add("G1b", || Proof::Intermediate {
+            reader: txns.invoke(txn),
+            writer: txns.invoke(writer),
+            key: txns.key_text(key),
+            value: txns.value_text(value),
+            next: txns.value_text(next),
+        });
+    }
+}
+
+/// What the transaction at hand did to each key.
+struct Own {
+    keys: Vec<OwnKey>,
+    /// Reads that their transaction then wrote over: key, what was read, transaction.
+    updates: Vec<(u32, u32, u32)>,
+    /// The last transactions reported, so that each is once.
+    internal: u32,
+    future: u32,
+}
+
+#[derive(Debug, Clone)]
+struct OwnKey {
+    txn: u32,
+    /// The last read.
+    seen: Option<u32>,
+    /// Appended since.
+    appended: Vec<u32>,
+    /// The longest read so far, and which micro-operation it was.
+    longest: Option<(u32, u32)>,
+    first_read: Option<u32>,
+    wrote: bool,
+}
+
+impl Own {
+    fn new(keys: usize) -> Self {
+        let key = OwnKey {
+            txn: NONE,
+            seen: None,
+            appended: Vec::new(),
+            longest: None,
+            first_read: None,
+            wrote: false,
+        };
+        Self { keys: vec![key; keys], updates: Vec::new(), internal: NONE, future: NONE }
+    }
+
+    /// Forgets what another transaction did to a key.
+    fn enter(&mut self, txn: u32, key: u32) {
+        let own = &mut self.keys[key as usize];
+        if own.txn != txn {
+            own.txn = txn;
+            own.seen = None;
+            own.appended.clear();
+            own.longest = None;
+            own.first_read = None;
+            own.wrote = false;
+        }
+    }
+
+    fn append<'h>(
+        &mut self,
+        txns: &Txns<'h>,
+        versions: &Versions,
+        txn: u32,
+        value: u32,
+        key: u32,
+        found: &mut Found<'h>,
+    ) {
+        let own = &mut self.keys[key as usize];
+        if let Some((what, mop)) = own.longest
+            && self.future != txn
+            && txns.writer(value) == Some(txn)
+            && contains(versions, key, what, value)
+        {
+            self.future = txn;
+            found.add("future-read", || Proof::Future {
+                txn: txns.invoke(txn),
+                mop,
+                key: txns.key_text(key),
+                value: txns.value_text(value),
+            });
+        }
+        if let (Some(read), false) = (own.first_read, own.wrote) {
+            self.updates.push((key, read, txn));
+        }
+        own.wrote = true;
+        own.appended.push(value);
+    }
+
+    fn read<'h>(
+        &mut self,
+        txns: &Txns<'h>,
+        versions: &Versions,
+        (txn, mop): (u32, u32),
+        key: u32,
+        what: u32,
+        found: &mut Found<'h>,
+    ) {
+        let own = &mut self.keys[key as usize];
+        let seen = versions.seen(key, what);
+        let as_expected = match own.seen {
+            Some(before) if before == what => own.appended.is_empty(),
+            Some(before) => seen
+                .strip_prefix(versions.seen(key, before))
+                .is_some_and(|appended| appended == own.appended),
+            None => seen.ends_with(&own.appended),
+        };
+        if !as_expected && self.internal != txn {
+            self.internal = txn;
+            found.add("internal", || Proof::Internal { txn: txns.invoke(txn), mop });
+        }
+        if !own.wrote && own.first_read.is_none() {
+            own.first_read = Some(what);
+        }
+        let longer =
+            own.longest.is_none_or(|(longest, _)| versions.seen(key, longest).len() < seen.len());
+        if longer {
+            own.longest = Some((what, mop));
+        }
+        own.seen = Some(what);
+        own.appended.clear();
+    }
+}
+
+/// Whether a read saw a value.
+fn contains(versions: &Versions, key: u32, what: u32, value: u32) -> bool {
+    match Versions::stray(what) {
+        None => (1..=what).contains(&versions.place(value)),
+        Some(_) => versions.seen(key, what).contains(&value),
+    }
+}
+
+/// Transactions that read the same version and wrote over it.
+fn lost_updates<'h>(txns: &Txns<'h>, mut updates: Vec<(u32, u32, u32)>, found: &mut Found<'h>) {
+    updates.sort_unstable();
+    for group in updates.chunk_by(|a, b| (a.0, a.1) == (b.0, b.1)) {
+        let [(key, _, one), (_, _, other), ..] = *group else { continue };
+        found.add("lost-update", || Proof::LostUpdate {
+            one: txns.invoke(one),
+            other: txns.invoke(other),
+            key: txns.key_text(key),
+        });
+    }
+}
+
+/// Acknowledged appends on top of ones that failed.
+fn dirty_updates<'h>(txns: &Txns<'h>, versions: &Versions, key: u32, found: &mut Found<'h>) {
+    let mut aborted = None;
+    for &value in versions.order(key) {
+        let written = txns.written[value as usize];
+        if written.writer == NONE && written.failed != NONE {
+            aborted = aborted.or(Some(value));
+        }
+        let Some(writer) = txns.writer(value).filter(|&writer| txns.is_acknowledged(writer)) else {
+            continue;
+        };
+        let Some(below) = aborted.take() else { continue };
+        found.add("dirty-update", || Proof::DirtyUpdate {
+            failed: txns.invoke(txns.written[below as usize].failed),
+            txn: txns.invoke(writer),
+            reader: txns.invoke(versions.whole_reader[key as usize]),
+            key: txns.key_text(key),
+            value: txns.value_text(below),
+            after: txns.value_text(value),
+        });
+    }
+}
+
+/// Neighbours in a key's order that one transaction appended the other way round.
+fn own_order<'h>(txns: &Txns<'h>, versions: &Versions, key: u32, found: &mut Found<'h>) {
+    let mut before: Option<(u32, u32)> = None;
+    for (at, &value) in (1..).zip(versions.order(key)) {
+        let Some(writer) = txns.writer(value).filter(|_| versions.place(value) == at) else {
+            continue;
+        };
+        if let Some((below, _)) = before.filter(|&(below, by)| {
+            by == writer && txns.written[below as usize].mop > txns.written[value as usize].mop
+        }) {
+            found.add("cyclic-versions", || Proof::OwnOrder {
+                txn: txns.invoke(writer),
+                reader: txns.invoke(versions.whole_reader[key as usize]),
+                key: txns.key_text(key),
+                first: txns.value_text(value),
+                second: txns.value_text(below),
+            });
+        }
+        before = Some((value, writer));
+    }
+}
+
+/// An append that nobody saw, although a later one of the same transaction was seen.
+fn own_order_unseen<'h>(txns: &Txns<'h>, versions: &Versions, found: &mut Found<'h>) {
+    for txn in (0..txns.len() as u32).filter(|&txn| txns.is_committed(txn)) {
+        for mop in txns.mops(txn).iter().filter(|mop| mop.is_write()) {
+            let next = txns.written[mop.what as usize].next;
+            let writers = [mop.what, next].map(|v| if v == NONE { None } else { txns.writer(v) });
+            if writers == [Some(txn); 2] && !versions.is_seen(mop.what) && versions.place(next) > 0
+            {
+                found.add("cyclic-versions", || Proof::OwnOrder {
+                    txn: txns.invoke(txn),
+                    reader: txns.invoke(versions.whole_reader[mop.key() as usize]),
+                    key: txns.key_text(mop.key()),
+                    first: txns.value_text(mop.what),
+                    second: txns.value_text(next),
+                });
+            }
+        }
+    }
+}

@@ -1,0 +1,215 @@
+//! The order of versions of each list, recovered from what was read.
+//!
+//! The longest committed read of a key is its version order, and every other read a prefix of it.
+//! A read that is none, a *stray*, is an anomaly; its elements are kept on the side.
+
+use deposed_history::{ListRef, ValueRef};
+use rustc_hash::FxHashMap;
+
+use super::super::interner::NONE;
+use super::super::txns::{Reads, Txns};
+
+/// Reads of strays have this bit in their micro-operation, and the number of the stray.
+const STRAY: u32 = 1 << 31;
+
+/// The longest read of each key so far.
+#[derive(Debug, Default)]
+pub(crate) struct Longest<'h> {
+    keys: Vec<LongestOfKey<'h>>,
+    forked: bool,
+}
+
+#[derive(Debug, Clone, Copy, Default)]
+struct LongestOfKey<'h> {
+    list: Option<ListRef<'h>>,
+    /// Some two reads were such that neither begins with the other.
+    forked: bool,
+}
+
+impl<'h> Reads<'h> for Longest<'h> {
+    const WRITE: &'static str = "append";
+
+    /// Keeps the length: with the longest read it tells the elements.
+    #[inline]
+    fn read(&mut self, _txns: &mut Txns<'h>, key: u32, seen: ValueRef<'h>) -> Option<u32> {
+        let list = match seen {
+            ValueRef::Nil => return Some(0),
+            ValueRef::List(list) if list.len() < STRAY as usize => list,
+            _ => return None,
+        };
+        if self.keys.len() <= key as usize {
+            self.keys.resize(key as usize + 1, LongestOfKey::default());
+        }
+        let of_key = &mut self.keys[key as usize];
+        let Some(longest) = of_key.list else {
+            of_key.list = Some(list);
+            return Some(list.len() as u32);
+        };
+        let (short, long) =
+            if list.len() <= longest.len() { (list, longest) } else { (longest, list) };
+        if !long.starts_with(short) {
+            of_key.forked = true;
+            self.forked = true;
+        }
+        of_key.list = Some(long);
+        Some(list.len() as u32)
+    }
+}
+
+/// A read that is no prefix of its key's order.
+#[derive(Debug)]
+pub(crate) struct Stray {
+    pub(crate) key: u32,
+    pub(crate) elements: Vec<u32>,
+    /// The first transaction that read it.
+    pub(crate) reader: u32,
+}
+
+/// The version orders of all keys.
+#[derive(Debug, Default)]
+pub(crate) struct Versions {
+    /// The elements of each key's order, one key after the other.
+    elements: Vec<u32>,
+    first: Vec<u32>,
+    /// By value: its place in its key's order, from 1; 0 if it is in none.
+    place: Vec<u32>,
+    pub(crate) strays: Vec<Stray>,
+    /// Values that some stray has and no order.
+    stray_values: Vec<u32>,
+    /// By key: a transaction that read the whole order.
+    pub(crate) whole_reader: Vec<u32>,
+}
+
+impl Versions {
+    /// Finds the orders, and which open transactions happened.
+    pub(crate) fn of<'h>(txns: &mut Txns<'h>, longest: &Longest<'h>) -> Self {
+        let keys = txns.key_count();
+        let mut versions = Self { whole_reader: vec![NONE; keys], ..Self::default() };
+        versions.first.push(0);
+        for key in 0..keys as u32 {
+            if let Some(list) = longest.keys.get(key as usize).and_then(|of_key| of_key.list) {
+                for element in list.iter() {
+                    let value = txns.value(key, element);
+                    versions.elements.push(value);
+                }
+            }
+            versions.first.push(versions.elements.len() as u32);
+        }
+        if longest.forked {
+            versions.find_strays(txns, longest);
+        }
+        versions.place = vec![0; txns.written.len()];
+        for key in 0..keys as u32 {
+            for (at, &value) in versions.order(key).to_vec().iter().enumerate() {
+                let place = &mut versions.place[value as usize];
+                if *place == 0 {
+                    *place = at as u32 + 1;
+                }
+            }
+        }
+        versions.stray_values = versions
+            .strays
+            .iter()
+            .flat_map(|stray| stray.elements.iter().copied())
+            .filter(|&value| versions.place[value as usize] == 0)
+            .collect();
+        versions.stray_values.sort_unstable();
+        versions.stray_values.dedup();
+        for value in versions.elements.iter().chain(&versions.stray_values) {
+            let written = txns.written[*value as usize];
+            if written.writer != NONE && !written.ambiguous {
+                txns.commit(written.writer);
+            }
+        }
+        for txn in 0..txns.len() as u32 {
+            for mop in txns.mops(txn).iter().filter(|mop| !mop.is_write()) {
+                let key = mop.key() as usize;
+                if versions.whole_reader[key] == NONE
+                    && mop.what as usize == versions.order(mop.key()).len()
+                {
+                    versions.whole_reader[key] = txn;
+                }
+            }
+        }
+        versions
+    }
+
+    /// Looks again at every read of a key whose reads do not agree.
+    fn find_strays<'h>(&mut self, txns: &mut Txns<'h>, longest: &Longest<'h>) {
+        let mut known: FxHashMap<(u32, Vec<u32>), u32> = FxHashMap::default();
+        for txn in 0..txns.len() as u32 {
+            for at in 0..txns.mops(txn).len() {
+                let mop = txns.mops(txn)[at];
+                let Some(&LongestOfKey { list: Some(order), forked: true }) =
+                    longest.keys.get(mop.key() as usize)
+                else {
+                    continue;
+                };
+                let Some(list) = (!mop.is_write()).then(|| list_read(txns, txn, at)).flatten()
+                else {
+                    continue;
+                };
+                if order.starts_with(list) {
+                    continue;
+                }
+                let key = mop.key();
+                let elements: Vec<u32> = list.iter().map(|v| txns.value(key, v)).collect();
+                let strays = &mut self.strays;
+                let number = *known.entry((key, elements)).or_insert_with_key(|(_, elements)| {
+                    strays.push(Stray { key, elements: elements.clone(), reader: txn });
+                    strays.len() as u32 - 1
+                });
+                txns.mops_mut(txn)[at].what = STRAY | number;
+            }
+        }
+    }
+
+    /// A key's values in the order they were appended.
+    #[inline]
+    pub(crate) fn order(&self, key: u32) -> &[u32] {
+        let key = key as usize;
+        &self.elements[self.first[key] as usize..self.first[key + 1] as usize]
+    }
+
+    /// Where a key's order begins among those of all keys.
+    #[inline]
+    pub(crate) fn first(&self, key: u32) -> usize {
+        self.first[key as usize] as usize
+    }
+
+    /// The stray that a read saw, if it did.
+    #[inline]
+    pub(crate) const fn stray(what: u32) -> Option<u32> {
+        if what & STRAY != 0 { Some(what & !STRAY) } else { None }
+    }
+
+    /// The elements that a read saw.
+    #[inline]
+    pub(crate) fn seen(&self, key: u32, what: u32) -> &[u32] {
+        match Self::stray(what) {
+            Some(number) => &self.strays[number as usize].elements,
+            None => &self.order(key)[..what as usize],
+        }
+    }
+
+    /// The place of a value in its key's order, from 1; 0 if it was never seen there.
+    #[inline]
+    pub(crate) fn place(&self, value: u32) -> u32 {
+        self.place[value as usize]
+    }
+
+    /// Whether any committed read saw a value.
+    pub(crate) fn is_seen(&self, value: u32) -> bool {
+        self.place(value) > 0 || self.stray_values.binary_search(&value).is_ok()
+    }
+}
+
+/// What a micro-operation of a committed transaction read, as it stands in the history.
+pub(crate) fn list_read<'h>(txns: &Txns<'h>, txn: u32, at: usize) -> Option<ListRef<'h>> {
+    let call = txns.call(txn);
+    let completed = call.complete.map(|position| txns.history.op(position).value());
+    let value = completed
+        .filter(|value| !value.is_nil())
+        .unwrap_or_else(|| txns.history.op(call.invoke).value());
+    value.as_list()?.get(at)?.as_list()?.get(2)?.as_list()
+}

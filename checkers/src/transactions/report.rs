@@ -1,0 +1,157 @@
+//! From what was found to what is said: the verdict for a level, and everything else as details.
+
+use std::collections::BTreeMap;
+
+use deposed_history::{History, Outcome};
+use serde_json::json;
+
+use super::certificate::{Certificate, Found};
+use super::explain;
+use super::level::{self, Consistency};
+use super::txns::Txns;
+use super::verify::{Workload, verify};
+use crate::budget::Exhausted;
+use crate::{Analysis, Anomaly, Undecided};
+
+/// Collects what a checker has to say.
+pub(crate) struct Report {
+    checker: String,
+    consistency: Consistency,
+    workload: Workload,
+    edges: usize,
+    undecided: Vec<String>,
+}
+
+impl Report {
+    pub(crate) fn new(checker: &str, consistency: Consistency, workload: Workload) -> Self {
+        Self { checker: checker.into(), consistency, workload, edges: 0, undecided: Vec::new() }
+    }
+
+    /// Notes the size of the graph.
+    pub(crate) fn graph(&mut self, edges: usize) {
+        self.edges = edges;
+    }
+
+    /// Notes that a budget ran out.
+    pub(crate) fn exhausted(&mut self, exhausted: Exhausted) {
+        self.undecided.push(exhausted.to_string());
+    }
+
+    /// Notes that the graph is too large to be searched.
+    pub(crate) fn too_large(&mut self) {
+        self.undecided.push("there are too many transactions for a graph of 2^29 nodes".into());
+    }
+
+    /// Judges. An anomaly is shown only if its certificate was verified against the raw history.
+    pub(crate) fn conclude(mut self, txns: &Txns<'_>, found: Found<'_>) -> Analysis {
+        let history = txns.history;
+        self.note_oddities(txns);
+        let Found { shown, counts } = found;
+        let mut certificates: Vec<Certificate<'_>> = shown.into_values().flatten().collect();
+        certificates.sort_by_key(|certificate| level::severity(certificate.name));
+        let verified = verify(history, self.workload, &certificates);
+        let mut proven: BTreeMap<&'static str, Vec<Anomaly>> = BTreeMap::new();
+        for (certificate, verified) in certificates.iter().zip(verified) {
+            match verified {
+                Ok(()) => {
+                    let anomaly = explain::anomaly(history, certificate);
+                    proven.entry(certificate.name).or_default().push(anomaly);
+                }
+                Err(refused) => self.undecided.push(format!(
+                    "a {} that was found did not stand up to its verification ({refused}): this is \
+                     a fault of the checker, please report it with the history",
+                    certificate.name
+                )),
+            }
+        }
+        let counts: BTreeMap<&str, u64> =
+            counts.into_iter().filter(|(name, _)| proven.contains_key(name)).collect();
+        self.say(txns, &counts, proven)
+    }
+
+    fn note_oddities(&mut self, txns: &Txns<'_>) {
+        for oddity in &txns.oddities {
+            let index = txns.history.op(oddity.position).index();
+            self.undecided
+                .push(format!("op {index} is no transaction of this workload: {}", oddity.what));
+        }
+        if txns.oddity_count > txns.oddities.len() as u64 {
+            self.undecided.push(format!("{} such ops in all", txns.oddity_count));
+        }
+        if let Some(&(value, one, other)) = txns.ambiguous.first() {
+            let index = |txn| txns.history.op(txns.invoke(txn)).index();
+            self.undecided.push(format!(
+                "ops {} and {} both write {} to {}, so its reads tell nothing ({} such values): write \
+                 each value once per key",
+                index(one),
+                index(other),
+                txns.value_text(value),
+                txns.key_text(txns.written[value as usize].key),
+                txns.ambiguous.len(),
+            ));
+        }
+    }
+
+    fn say(
+        self,
+        txns: &Txns<'_>,
+        counts: &BTreeMap<&str, u64>,
+        proven: BTreeMap<&'static str, Vec<Anomaly>>,
+    ) -> Analysis {
+        let boundary = level::boundary(counts.keys().copied());
+        let is_ruled_out = |name: &&str| self.consistency.is_ruled_out_by(name);
+        let mut ruling: Vec<&str> = counts.keys().copied().filter(is_ruled_out).collect();
+        ruling.sort_by_key(|name| level::severity(name));
+        let count: u64 = ruling.iter().map(|name| counts[name]).sum();
+        let mut anomalies = Vec::new();
+        let mut others = Vec::new();
+        let mut proven: Vec<(&str, Vec<Anomaly>)> = proven.into_iter().collect();
+        proven.sort_by_key(|(name, _)| level::severity(name));
+        for (name, of_name) in proven {
+            if ruling.contains(&name) { anomalies.extend(of_name) } else { others.extend(of_name) }
+        }
+        let history = txns.history;
+        let mut undecided: Vec<Undecided> =
+            self.undecided.into_iter().map(|reason| undecided(history, reason)).collect();
+        let succeeded = (0..txns.len() as u32).filter(|&txn| txns.is_acknowledged(txn)).count();
+        if succeeded == 0 && anomalies.is_empty() && undecided.is_empty() {
+            let succeeded = history.calls().iter().any(|call| call.outcome == Outcome::Ok);
+            if !succeeded || txns.len() == 0 {
+                undecided
+                    .push(self::undecided(history, "vacuous: no transaction succeeded".into()));
+            }
+        }
+        let committed = (0..txns.len() as u32).filter(|&txn| txns.is_committed(txn)).count();
+        let summary = if ruling.is_empty() {
+            format!("{committed} transactions on {} keys, {}", txns.key_count(), self.consistency)
+        } else {
+            format!(
+                "{committed} transactions on {} keys, not {}: {}",
+                txns.key_count(),
+                self.consistency,
+                ruling.join(", ")
+            )
+        };
+        let details = json!({
+            "also-not": boundary.also_not,
+            "anomaly-counts": counts,
+            "anomaly-types": counts.keys().collect::<Vec<_>>(),
+            "consistency": self.consistency.as_str(),
+            "edges": self.edges,
+            "keys": txns.key_count(),
+            "not": boundary.not,
+            "other-anomalies": others,
+            "transactions": committed,
+        });
+        Analysis {
+            details,
+            anomaly_count: count,
+            ..Analysis::from_findings(&self.checker, summary, anomalies, undecided)
+        }
+    }
+}
+
+fn undecided(history: &History, reason: String) -> Undecided {
+    let window = (0, (history.len() as u32).saturating_sub(1));
+    Undecided { key: None, window, reason, known: None }
+}
