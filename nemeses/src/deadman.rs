@@ -44,8 +44,7 @@ cancel() {{
 pub(crate) fn arm(lease: &Lease, undo: &str, apply: &str) -> String {
     let Lease { name, ttl } = lease;
     let ttl = ttl.max(&Duration::from_secs(1)).as_millis().div_ceil(1000);
-    let mut script =
-        format!("{PATH}{}set -e\numask 077\nmkdir -p {DIR}\ncancel {name}\n", cancel());
+    let mut script = format!("{PATH}{}set -e\nmkdir -p {DIR}\ncancel {name}\n", cancel());
     let _ = write!(
         script,
         r#"cat >{DIR}/{name}.undo <<'DEPOSED_UNDO'
