@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use deposed_checkers::Verdict;
 use deposed_core::{FaultContext, System};
 use deposed_history::Header;
-use deposed_nemeses::{Journal, LaneOptions, LaneSpec, heal_all, lanes, pending};
+use deposed_nemeses::{Journal, LaneOptions, LaneSpec, heal_all, heal_run, lanes};
 use deposed_report::{Ending, Environment, Host, Line, Plan};
 use deposed_workloads::Workload;
 
@@ -19,7 +19,7 @@ use crate::inventory::NodeSpec;
 use crate::logs::{self, Logs};
 use crate::progress::{Progress, Step, Told};
 use crate::rig::{self, Description, Rig};
-use crate::run::{self, Ended, Interrupt, LaneEnd, Outcome, Recorder, RunSpec, Urgency};
+use crate::run::{self, Ended, Interrupt, LaneEnd, Outcome, Recorder, Recovered, RunSpec, Urgency};
 use crate::run_folder::{RunFolder, Status};
 use crate::settings::Settings;
 use crate::verdict::{self, Case};
@@ -185,6 +185,10 @@ async fn perform(
     let generators = workload.generators(&workload_options);
     let spec = RunSpec {
         generator: generators.main,
+        recovery: Some(Box::pin({
+            let rig = rig.clone();
+            async move { rig.ready().await.map_err(|failures| failures.to_string()) }
+        })),
         final_generator: generators.last,
         clients: Arc::new(Clients(Arc::clone(system))),
         concurrency: workload_options.concurrency,
@@ -207,7 +211,11 @@ async fn perform(
         Recorder::create(folder.path(), header).map_err(|error| infrastructure(&error))?;
     let teller = progress.clone();
     let sink = Box::new(move |event| teller.tell(Told::Run { run: event }));
-    Ok(run::run(spec, lanes, recorder, sink, interrupt.clone()).await)
+    let outcome = run::run(spec, lanes, recorder, sink, interrupt.clone()).await;
+    if let Recovered::No { reason } = &outcome.recovered {
+        progress.warn(format!("{} did not recover after healing: {reason}", system.name()));
+    }
+    Ok(outcome)
 }
 
 /// A system's clients, kept alive with the system.
@@ -228,9 +236,15 @@ impl deposed_core::ClientFactory for Clients {
 async fn heal(rig: &Rig, folder: &RunFolder, progress: &Progress) {
     progress.begun(Step::Heal);
     let began = Instant::now();
-    let left = pending(&folder.file(Journal::NAME)).unwrap_or_default();
+    let healed = match heal_run(&rig.cluster, &folder.file(Journal::NAME)).await {
+        Ok(healed) => healed,
+        Err(error) => {
+            progress.warn(format!("the journal of undos: {error}"));
+            heal_all(&rig.cluster, &[]).await
+        }
+    };
     let mut healed_all = true;
-    for (node, healed) in heal_all(&rig.cluster, &left).await {
+    for (node, healed) in healed {
         if let Err(error) = healed {
             healed_all = false;
             progress.warn(format!(

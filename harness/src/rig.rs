@@ -76,6 +76,15 @@ impl Rig {
         self.everywhere(|remote| db.install(cluster, remote)).await?;
         self.everywhere(|remote| db.teardown(cluster, remote)).await?;
         self.everywhere(|remote| db.setup(cluster, remote)).await?;
+        self.ready().await
+    }
+
+    /// Waits until the system serves on every node.
+    ///
+    /// # Errors
+    /// With the failures of all nodes where it did not come to that.
+    pub async fn ready(&self) -> Result<(), Failures<SystemError>> {
+        let (cluster, db) = (&self.cluster, self.system.db());
         self.everywhere(|remote| db.ready(cluster, remote)).await?;
         Ok(())
     }

@@ -1,13 +1,36 @@
 //! Undoing everything from outside of a run: before one starts, after one died.
 
 use std::collections::BTreeMap;
+use std::io;
+use std::path::Path;
 
 use deposed_core::{Cluster, RemoteError};
 
 use crate::deadman;
 use crate::fanout::on_each;
 use crate::firewall::restore_script;
-use crate::journal::Entry;
+use crate::journal::{Entry, Journal, pending};
+
+/// Does what [`heal_all`] does, with what is pending in the journal of a run, and marks there what
+/// was undone, so that it is not done once more when the cluster has other uses.
+///
+/// # Errors
+/// If the journal cannot be read or written.
+pub async fn heal_run(
+    cluster: &Cluster,
+    journal: &Path,
+) -> io::Result<BTreeMap<String, Result<(), RemoteError>>> {
+    let pending = pending(journal)?;
+    let healed = heal_all(cluster, &pending).await;
+    if !pending.is_empty() {
+        let journal = Journal::open(journal)?;
+        let whole = |node: &String| matches!(healed.get(node), Some(Ok(())));
+        for entry in pending.iter().filter(|entry| entry.nodes.iter().all(whole)) {
+            journal.undone(entry.id).await?;
+        }
+    }
+    Ok(healed)
+}
 
 /// Undoes on every node of a cluster whatever a run may have left: what the node itself has written
 /// down, the firewall rules of ours, and what is `pending` in the journal of a run (which may be

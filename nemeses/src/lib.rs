@@ -19,7 +19,7 @@ mod target;
 
 pub use claims::Claims;
 pub use grudge::{Grudge, Partition, Shape};
-pub use heal::heal_all;
+pub use heal::{heal_all, heal_run};
 pub use journal::{Entry, Journal, Undo, pending};
 pub use lane::{LaneOptions, lanes};
 pub use mistake::Mistake;

@@ -9,6 +9,9 @@ use deposed_core::{Command, Process, Remote, RemoteError};
 /// The shell functions every script below is built on.
 const FUNCTIONS: &str = include_str!("daemon.sh");
 
+/// Starts the service on the data there is, unless it runs.
+pub(crate) const START: &str = "start_service";
+
 /// A service of one node.
 #[derive(Debug, Clone)]
 pub(crate) struct Daemon {
@@ -52,7 +55,7 @@ impl Daemon {
 
     /// Starts it on the data there is. Does nothing if it runs.
     pub(crate) async fn start(&self, remote: &dyn Remote) -> Result<(), RemoteError> {
-        remote.run(Command::new(self.script("start_service")).idempotent()).await.map(drop)
+        remote.run(Command::new(self.script(START)).idempotent()).await.map(drop)
     }
 
     /// Kills whatever is left of it. Does nothing if nothing is.

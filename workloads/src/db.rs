@@ -10,7 +10,7 @@ use deposed_core::{
 use tokio::time::{Instant, sleep, timeout};
 
 use crate::blueprint::{Blueprint, PrimariesBy, Readiness};
-use crate::daemon::Daemon;
+use crate::daemon::{Daemon, START};
 use crate::system::{DescribedSystem, NodePart};
 
 /// A stop command may take this long before what is left is killed.
@@ -190,6 +190,10 @@ impl ProcessControl for DescribedSystem {
     async fn start(&self, _cluster: &Cluster, remote: &dyn Remote) -> Result<(), SystemError> {
         let daemon = &self.part_of(remote)?.blueprint.daemon;
         daemon.start(remote).await.map_err(self.failed("start"))
+    }
+
+    fn start_script(&self, _cluster: &Cluster, node: &Node) -> Option<String> {
+        Some(self.part(&node.name)?.blueprint.daemon.script(START))
     }
 }
 

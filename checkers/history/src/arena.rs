@@ -86,6 +86,7 @@ pub(crate) struct Arena {
 /// alone halves the array of lists.
 #[derive(Debug, Default)]
 struct Recent {
+    /// Empty until the first list.
     lists: Vec<Cell>,
 }
 
@@ -93,15 +94,13 @@ impl Recent {
     const SLOTS: usize = 1 << 12;
     const LEN_MAX: usize = 4;
 
-    fn slot(&mut self, items: &[Cell]) -> &mut Cell {
-        if self.lists.is_empty() {
-            self.lists = vec![Cell::NIL; Self::SLOTS];
-        }
+    #[inline]
+    fn slot(items: &[Cell]) -> usize {
         let mut hash = items.len() as u64;
         for item in items {
             hash = (hash.rotate_left(5) ^ item.0).wrapping_mul(0x9E37_79B9_7F4A_7C15);
         }
-        &mut self.lists[(hash >> 52) as usize]
+        (hash >> 52) as usize
     }
 }
 
@@ -135,12 +134,16 @@ impl Arena {
         if items.is_empty() || items.len() > Recent::LEN_MAX {
             return self.store(items, LIST, LONG_LIST);
         }
-        let seen = *self.recent.slot(items);
+        if self.recent.lists.is_empty() {
+            self.recent.lists = vec![Cell::NIL; Recent::SLOTS];
+        }
+        let slot = Recent::slot(items);
+        let seen = self.recent.lists[slot];
         if seen.tag() == LIST && self.slice(seen) == items {
             return seen;
         }
         let cell = self.store(items, LIST, LONG_LIST);
-        *self.recent.slot(items) = cell;
+        self.recent.lists[slot] = cell;
         cell
     }
 

@@ -67,6 +67,7 @@ struct Counting {
 }
 
 impl Counting {
+    #[inline]
     fn push(&mut self, position: usize, value: u64) {
         if position == 0 {
             self.start = value;

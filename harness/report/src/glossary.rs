@@ -42,7 +42,7 @@ pub(crate) fn property(checker: &str) -> Property {
             "The share of calls that succeeded was as high as was asked for.",
             "Whether any answer was right: it only counts.",
         ),
-        "crash" | "logs" => (
+        "log-patterns" => (
             "No node wrote that it crashed.",
             "Crashes that leave no such line in the logs that were collected.",
         ),

@@ -7,7 +7,7 @@ use deposed_checkers::{Anomaly, Verdict};
 use crate::around::{Around, AroundRow};
 use crate::call_text::outcome_word;
 use crate::fault_text::{bite_text, fault_name, healing_text};
-use crate::report::clause;
+use crate::report::{clause, sentence};
 use crate::witness::{Witness, edge_words};
 use crate::{Report, glossary, phrase};
 
@@ -24,10 +24,8 @@ impl Report<'_> {
     /// The bytes of `report.md`.
     pub fn markdown(&self) -> String {
         let mut out = String::new();
-        let witness = self
-            .first_anomaly()
-            .and_then(|(_, anomaly)| Witness::of(self.run.history, anomaly, &self.episodes));
-        self.md_headline(&mut out);
+        let witness = self.witness();
+        self.md_headline(&mut out, witness.as_ref());
         if let Some((analysis, anomaly)) = self.first_anomaly() {
             md_why(&mut out, &analysis.checker, anomaly, self);
             md_witness(&mut out, anomaly, witness.as_ref());
@@ -49,7 +47,7 @@ impl Report<'_> {
         phrase::clean_lines(&out)
     }
 
-    fn md_headline(&self, out: &mut String) {
+    fn md_headline(&self, out: &mut String, witness: Option<&Witness>) {
         let plan = self.run.plan;
         let mark = match self.verdict {
             Verdict::Valid => "✓ valid",
@@ -71,6 +69,12 @@ impl Report<'_> {
                 code(&plan.seed.to_string()),
             ),
         );
+        let Some(witness) = witness else { return };
+        let weather = self.weather(witness).map(|weather| format!("it happened {weather}"));
+        for circumstance in witness.lateness().into_iter().chain(weather) {
+            line(out, "");
+            line(out, &text(&sentence(&circumstance)));
+        }
     }
 
     fn md_around(&self, out: &mut String, anomaly: &Anomaly) {
@@ -111,20 +115,16 @@ impl Report<'_> {
     }
 
     fn md_other_anomalies(&self, out: &mut String) {
-        let all: Vec<(&str, &Anomaly)> = self
-            .run
-            .checks
-            .iter()
-            .flat_map(|c| c.analysis.anomalies.iter().map(|a| (c.analysis.checker.as_str(), a)))
-            .collect();
+        let all = &self.anomalies;
         if self.anomaly_count() <= 1 {
             return;
         }
         heading(out, "How often");
         line(out, &format!("{} in this run.", phrase::counted(self.anomaly_count(), "violation")));
         line(out, "");
-        for (checker, anomaly) in all.iter().take(ANOMALIES_MAX) {
-            line(out, &format!("- {checker}: {}", text(&clause(&anomaly.summary))));
+        for (analysis, anomaly) in all.iter().take(ANOMALIES_MAX) {
+            let summary = format!("{}: {}", analysis.checker, clause(&anomaly.summary));
+            line(out, &format!("- {}", text(&summary)));
         }
         let more = self.anomaly_count().saturating_sub(all.len().min(ANOMALIES_MAX) as u64);
         if more > 0 {
@@ -280,17 +280,18 @@ fn md_witness(out: &mut String, anomaly: &Anomaly, witness: Option<&Witness>) {
         line(out, &format!("- {}", text(sentence)));
     }
     let Some(witness) = witness else { return };
-    if !witness.edges.is_empty() {
+    let untold = witness.edges_untold(&anomaly.sentences);
+    if !untold.is_empty() {
         line(out, "");
     }
-    for (i, edge) in witness.edges.iter().enumerate() {
+    for number in untold {
+        let edge = &witness.edges[number - 1];
         let (from, to) = (&witness.ops[edge.from], &witness.ops[edge.to]);
         let impossible = if edge.impossible { " **which cannot be**" } else { "" };
         line(
             out,
             &format!(
-                "{}. {} {} {}{impossible}: {}",
-                i + 1,
+                "- {} {} {}{impossible}: {}",
                 code(&from.named()),
                 edge_words(edge.kind),
                 code(&to.named()),

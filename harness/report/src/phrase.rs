@@ -110,6 +110,12 @@ fn harmless(c: char) -> char {
     }
 }
 
+/// A key as text: one that is a string loses its quotes.
+pub(crate) fn unquoted(text: &str) -> String {
+    let inner = text.strip_prefix('"').and_then(|rest| rest.strip_suffix('"'));
+    clean(inner.filter(|inner| !inner.is_empty()).unwrap_or(text))
+}
+
 /// At most `chars` characters, the last an ellipsis if something was cut.
 pub(crate) fn cut(text: &str, chars: usize) -> String {
     match text.char_indices().nth(chars) {

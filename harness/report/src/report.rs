@@ -1,15 +1,16 @@
 //! The story of one run, worked out once and told in every format.
 
+use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
 use deposed_checkers::{Analysis, Anomaly, Verdict};
-use deposed_history::{Coverage, Effect, Episode, coverage, episodes};
+use deposed_history::{Coverage, Effect, Episode, History, coverage, episodes};
 
 use crate::counts::Counts;
 use crate::fault_text::fault_name;
 use crate::strength::{Grade, Strength};
 use crate::witness::Witness;
-use crate::{Ending, Run, phrase};
+use crate::{Check, Ending, Run, phrase};
 
 /// A run, understood. Every format is a method: the same run gives the same bytes.
 #[derive(Debug)]
@@ -17,6 +18,8 @@ pub struct Report<'a> {
     pub(crate) run: Run<'a>,
     pub(crate) verdict: Verdict,
     pub(crate) headline: String,
+    /// In the order they are told.
+    pub(crate) anomalies: Vec<(&'a Analysis, &'a Anomaly)>,
     pub(crate) episodes: Vec<Episode>,
     pub(crate) coverage: BTreeMap<String, Coverage>,
     pub(crate) counts: Counts,
@@ -34,6 +37,7 @@ impl<'a> Report<'a> {
             run,
             verdict: verdict(&run),
             headline: String::new(),
+            anomalies: anomalies(run.history, run.checks),
             episodes,
             coverage,
             counts,
@@ -55,9 +59,7 @@ impl<'a> Report<'a> {
 
     /// The violation to be told first.
     pub(crate) fn first_anomaly(&self) -> Option<(&'a Analysis, &'a Anomaly)> {
-        self.run.checks.iter().find_map(|check| {
-            check.analysis.anomalies.first().map(|anomaly| (&check.analysis, anomaly))
-        })
+        self.anomalies.first().copied()
     }
 
     /// How many violations there are over all checkers.
@@ -71,11 +73,15 @@ impl<'a> Report<'a> {
         self.episodes.iter().filter(|e| e.effect() == Effect::Proven).count() as u64
     }
 
-    /// Which faults stood over the first violation: `during partition n1 | n2 n3`, or the last
-    /// one before it. `None` if there was none, or nothing is known of when it happened.
-    pub(crate) fn weather(&self) -> Option<String> {
+    /// The proof of the first violation, if it has calls.
+    pub(crate) fn witness(&self) -> Option<Witness> {
         let (_, anomaly) = self.first_anomaly()?;
-        let witness = Witness::of(self.run.history, anomaly, &self.episodes)?;
+        Witness::of(self.run.history, anomaly, &self.episodes)
+    }
+
+    /// Which faults stood over a witness: `during partition n1 | n2 n3`, or the last one before
+    /// it. `None` if there was none.
+    pub(crate) fn weather(&self, witness: &Witness) -> Option<String> {
         if !witness.faults.is_empty() {
             let names: Vec<String> = witness.faults.iter().map(|f| f.name.clone()).collect();
             return Some(format!("during {}", phrase::list(&names)));
@@ -145,6 +151,26 @@ fn verdict(run: &Run<'_>) -> Verdict {
         Some(Verdict::Valid) if failed => Verdict::Unknown,
         Some(verdict) => verdict,
     }
+}
+
+/// The violations in the order they are told: those with calls to show come before those that only
+/// state something; then checker by checker, those first that time forbids by most.
+pub(crate) fn anomalies<'a>(
+    history: &History,
+    checks: &'a [Check],
+) -> Vec<(&'a Analysis, &'a Anomaly)> {
+    let listed = |check: &'a Check| check.analysis.anomalies.iter().map(|a| (&check.analysis, a));
+    let mut anomalies: Vec<(&Analysis, &Anomaly)> = checks.iter().flat_map(listed).collect();
+    let late_by_ns = |anomaly: &Anomaly| {
+        Witness::of(history, anomaly, &[]).and_then(|w| w.late_by_ns()).unwrap_or(0)
+    };
+    let checker = |analysis: &Analysis| {
+        checks.iter().position(|check| std::ptr::eq(&check.analysis, analysis))
+    };
+    anomalies.sort_by_cached_key(|&(analysis, anomaly)| {
+        (anomaly.witness.is_empty(), checker(analysis), Reverse(late_by_ns(anomaly)))
+    });
+    anomalies
 }
 
 /// Text of one line as a sentence: a capital, unless its first word is a name such as `n1`, and a

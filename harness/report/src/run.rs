@@ -5,6 +5,7 @@ use deposed_history::History;
 use serde::{Deserialize, Serialize};
 
 use crate::Plan;
+use crate::report::anomalies;
 
 /// Everything there is to tell about one run.
 #[derive(Debug, Clone, Copy)]
@@ -110,10 +111,10 @@ pub struct File {
     pub bytes: u64,
 }
 
-/// The window of the history, in wall time, whose log lines are worth excerpting: where the first
-/// anomaly is. Nanoseconds since the Unix epoch; `None` if there is no anomaly or no wall clock.
+/// The window of the history, in wall time, whose log lines are worth excerpting: where the
+/// violation that a report tells first is. Nanoseconds since the Unix epoch; `None` if there is no anomaly or no wall clock.
 pub fn window_of_interest(history: &History, checks: &[Check]) -> Option<(i64, i64)> {
-    let anomaly = checks.iter().flat_map(|check| &check.analysis.anomalies).next()?;
+    let (_, anomaly) = anomalies(history, checks).into_iter().next()?;
     let walls = anomaly
         .witness
         .iter()

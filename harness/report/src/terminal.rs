@@ -63,23 +63,20 @@ impl Report<'_> {
         if self.verdict != Verdict::Invalid {
             return vec![Line::new(label, self.headline.clone(), Some(self.verdict))];
         }
-        let anomalies: Vec<(&str, &str)> = self
-            .run
-            .checks
-            .iter()
-            .flat_map(|c| c.analysis.anomalies.iter().map(|a| (c.analysis.checker.as_str(), a)))
-            .map(|(checker, anomaly)| (checker, anomaly.summary.as_str()))
-            .collect();
+        let anomalies = &self.anomalies;
         let mut lines: Vec<Line> = anomalies
             .iter()
             .take(ANOMALIES_MAX)
-            .map(|(checker, summary)| {
-                let text = format!("{}: {}", phrase::clean(checker), clause(summary));
+            .map(|(analysis, anomaly)| {
+                let checker = phrase::clean(&analysis.checker);
+                let text = format!("{checker}: {}", clause(&anomaly.summary));
                 Line::new(label, text, Some(Verdict::Invalid))
             })
             .collect();
-        if let Some(weather) = self.weather() {
-            lines.insert(1.min(lines.len()), Line::new("", weather, None));
+        if let Some(witness) = self.witness() {
+            let more = witness.lateness().into_iter().chain(self.weather(&witness));
+            let place = 1.min(lines.len());
+            lines.splice(place..place, more.map(|text| Line::new("", text, None)));
         }
         let more = self.anomaly_count().saturating_sub(anomalies.len().min(ANOMALIES_MAX) as u64);
         if more > 0 {

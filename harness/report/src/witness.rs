@@ -6,8 +6,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use deposed_checkers::{Anomaly, EdgeKind};
 use deposed_history::{Call, Effect, Episode, History, Outcome, Process};
 
-use crate::call_text::{CallText, call_text};
+use crate::call_text::{CallText, call_text, process_name};
 use crate::fault_text::fault_name;
+use crate::phrase;
 
 /// Calls drawn; more would not fit a page, and no argument with more convinces anyone.
 const OPS_MAX: usize = 24;
@@ -99,7 +100,7 @@ impl Witness {
         }
 
         let mut witness = Self {
-            key: anomaly.key.clone(),
+            key: anomaly.key.as_deref().map(phrase::unquoted),
             rows: Vec::new(),
             ops: Vec::new(),
             edges: Vec::new(),
@@ -127,6 +128,57 @@ impl Witness {
         witness.mark_accused();
         witness.add_faults(episodes);
         Some(witness)
+    }
+
+    /// By how much time forbids the order that cannot be, with the calls, who made them and where:
+    /// `T3 (read → 659, process 35 on n1) began 4.44 s after T2 (write 704, process 14 on n5) was
+    /// over`.
+    pub(crate) fn lateness(&self) -> Option<String> {
+        let (late, early, late_by_ns) = self.late()?;
+        let late_by = phrase::duration(late_by_ns);
+        let (late, early) = (self.with_author(late), self.with_author(early));
+        Some(format!("{late} began {late_by} after {early} was over"))
+    }
+
+    /// By how much time forbids the order that cannot be.
+    pub(crate) fn late_by_ns(&self) -> Option<u64> {
+        self.late().map(|(_, _, ns)| ns)
+    }
+
+    /// The call that came late, the one it should have come before, and by how much.
+    fn late(&self) -> Option<(&WitnessOp, &WitnessOp, u64)> {
+        let edge = self.edges.iter().find(|edge| edge.against_time)?;
+        let (late, early) = (&self.ops[edge.from], &self.ops[edge.to]);
+        Some((late, early, late.start_ns.checked_sub(early.end_ns?)?))
+    }
+
+    fn with_author(&self, op: &WitnessOp) -> String {
+        let row = &self.rows[op.row];
+        let node =
+            row.node.as_deref().map_or(String::new(), |n| format!(" on {}", phrase::clean(n)));
+        let (text, process) = (op.text.line(), process_name(row.process));
+        match &op.name {
+            Some(name) => format!("{name} ({text}, {process}{node})"),
+            None => format!("{text} ({process}{node})"),
+        }
+    }
+
+    /// The numbers, from 1, of the edges that a sentence argues for.
+    pub(crate) fn edges_told(&self, sentence: &str) -> Vec<usize> {
+        let told = |edge: &WitnessEdge| {
+            let names = [edge.from, edge.to].map(|at| self.ops[at].name.as_deref());
+            !edge.because.is_empty()
+                && sentence.contains(&edge.because)
+                && names.iter().all(|name| name.is_some_and(|name| sentence.contains(name)))
+        };
+        (1..=self.edges.len()).filter(|number| told(&self.edges[number - 1])).collect()
+    }
+
+    /// The numbers of the edges that no sentence argues for.
+    pub(crate) fn edges_untold(&self, sentences: &[String]) -> Vec<usize> {
+        let told: BTreeSet<usize> =
+            sentences.iter().flat_map(|sentence| self.edges_told(sentence)).collect();
+        (1..=self.edges.len()).filter(|number| !told.contains(number)).collect()
     }
 
     /// First and last moment of its calls.

@@ -4,7 +4,8 @@ mod samples;
 
 use std::collections::BTreeSet;
 
-use deposed_report::Report;
+use deposed_checkers::{Budget, Checker, Linearizable, ModelKind};
+use deposed_report::{Report, window_of_interest};
 
 /// What the page may weigh, whatever the run.
 const BYTES_MAX: usize = 3_000_000;
@@ -146,6 +147,19 @@ fn size_is_bounded() {
     assert!(markdown.len() < 200_000, "{} bytes", markdown.len());
 }
 
+/// What the real checker proves is drawn: the calls by name, the late one accused, and the arrow
+/// that cannot be.
+#[test]
+fn a_real_proof_is_drawn() {
+    let mut sample = samples::stale_read();
+    let checker = Linearizable::new(ModelKind::CasRegister).keyed(true);
+    sample.checks[1].analysis = checker.check(&sample.history, &Budget::unlimited());
+    let page = sample.report().html();
+    for wanted in [">T3</text>", "class=\"call ok accused\"", "must come before", "cannot be"] {
+        assert!(page.contains(wanted), "no {wanted}");
+    }
+}
+
 /// A valid run on which little happened does not look like one on which much did.
 #[test]
 fn a_quiet_run_looks_weak() {
@@ -155,4 +169,16 @@ fn a_quiet_run_looks_weak() {
     assert!(quiet.headline().ends_with("The evidence is weak."), "{}", quiet.headline());
     assert!(!valid.headline().contains("weak"), "{}", valid.headline());
     assert!(quiet.html().contains("✓ Valid, on weak evidence"));
+}
+
+/// The logs that are worth excerpting are those around the violation that is told first.
+#[test]
+fn the_window_of_interest_is_around_the_first_violation() {
+    let mut sample = samples::stale_read();
+    let told = sample.report().headline().to_owned();
+    let (first, last) = window_of_interest(&sample.history, &sample.checks).expect("a violation");
+    sample.checks[1].analysis.anomalies.reverse();
+    assert_eq!(sample.report().headline(), told, "the order of the checker is not what counts");
+    assert_eq!(window_of_interest(&sample.history, &sample.checks), Some((first, last)));
+    assert!(last - first > 5_000_000_000, "the read came 5.01 s after the write");
 }

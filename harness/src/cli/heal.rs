@@ -1,7 +1,7 @@
 //! `deposed heal`: undo whatever faults a run has left behind.
 
 use anyhow::{Context, anyhow};
-use deposed_nemeses::{Journal, heal_all, pending};
+use deposed_nemeses::{Journal, heal_all, heal_run};
 
 use super::{Failure, ResultsArgs, out};
 use crate::exit;
@@ -32,19 +32,23 @@ pub(super) fn main(args: &Args) -> Result<u8, Failure> {
         return Err(Failure::usage(anyhow!(advice)));
     }
     let inventory = args.cluster.inventory(&Surroundings::here()).map_err(Failure::usage)?;
-    let mut left = Vec::new();
-    if let Some(run) = &args.run {
-        let folder =
-            RunFolder::find(&args.results.results, run).map_err(Failure::nothing_selected)?;
-        let journal = folder.file(Journal::NAME);
-        left = pending(&journal)
-            .with_context(|| format!("read {}", journal.display()))
-            .map_err(Failure::usage)?;
-    }
+    let journal = match &args.run {
+        None => None,
+        Some(run) => {
+            let folder = RunFolder::find(&args.results.results, run);
+            Some(folder.map_err(Failure::nothing_selected)?.file(Journal::NAME))
+        }
+    };
     let runtime = tokio::runtime::Runtime::new().map_err(Failure::infrastructure)?;
     let healed = runtime.block_on(async {
         let cluster = rig::connect(&inventory.nodes).await.map_err(Failure::infrastructure)?;
-        Ok::<_, Failure>(heal_all(&cluster, &left).await)
+        match journal {
+            None => Ok(heal_all(&cluster, &[]).await),
+            Some(journal) => {
+                let healed = heal_run(&cluster, &journal).await;
+                healed.with_context(|| journal.display().to_string()).map_err(Failure::usage)
+            }
+        }
     })?;
     let mut failed = false;
     let mut text = String::new();

@@ -3,6 +3,7 @@
 mod check;
 mod completions;
 mod convert;
+mod doctor;
 mod failure;
 mod heal;
 mod lab;
@@ -46,6 +47,7 @@ enum Command {
     Check(check::Args),
     Report(report::Args),
     List(list::Args),
+    Doctor(doctor::Args),
     Lab(lab::Args),
     Heal(heal::Args),
     Convert(convert::Args),
@@ -78,6 +80,7 @@ pub fn main() -> ExitCode {
         Command::Check(args) => check::main(args),
         Command::Report(args) => report::main(&args),
         Command::List(args) => list::main(&args),
+        Command::Doctor(args) => doctor::main(&args),
         Command::Lab(args) => lab::main(args),
         Command::Heal(args) => heal::main(&args),
         Command::Convert(args) => convert::main(&args),

@@ -178,7 +178,7 @@ fn leftovers(node: &Arc<str>, facts: &Facts) -> Finding {
                 "a fault of an earlier run, or of one under way: {}",
                 facts.leftovers.join(", ")
             ),
-            "let that run end, or heal it: deposed heal RUN",
+            "let that run end, or undo it: deposed heal, with the same --cluster or --nodes",
         );
     }
     if !facts.stopped.is_empty() {
@@ -247,7 +247,7 @@ mod tests {
             ("time-sync", State::Warn, "chrony", |facts| facts.timesync.clear()),
             ("time-sync", State::Warn, "all but one", |facts| facts.timesync.push("ntpd".into())),
             ("disk", State::Fail, "make room", |facts| facts.free_kib.push(("/tmp".into(), 1))),
-            ("leftovers", State::Fail, "heal", |facts| facts.leftovers = vec!["x".into()]),
+            ("leftovers", State::Fail, "deposed heal", |facts| facts.leftovers = vec!["x".into()]),
             ("leftovers", State::Warn, "kill -CONT", |facts| facts.stopped = vec!["x".into()]),
         ];
         for (check, state, mend, spoil) in cases {

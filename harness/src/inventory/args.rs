@@ -16,43 +16,43 @@ use super::{
 #[derive(Debug, Clone, Default, clap::Args)]
 #[command(next_help_heading = "Cluster")]
 pub struct ClusterArgs {
-    /// The nodes and how to log in to them, as TOML.
+    /// The nodes and how to log in to them, as TOML
     #[arg(long, value_name = "FILE", env = "DEPOSED_CLUSTER")]
     pub cluster: Option<PathBuf>,
-    /// Nodes as [NAME=][USER@]HOST[:PORT]; with --cluster, the names of those to use.
+    /// Nodes as [NAME=][USER@]HOST[:PORT]; with --cluster, the names of those to use
     #[arg(long, value_name = "NODE,…", value_delimiter = ',')]
     pub nodes: Vec<String>,
-    /// The same from a file, one a line.
+    /// The same from a file, one a line
     #[arg(long, value_name = "FILE")]
     pub nodes_file: Option<PathBuf>,
-    /// Login user [default: root].
+    /// Login user [default: root]
     #[arg(long)]
     pub user: Option<String>,
-    /// Port of the SSH servers [default: 22].
+    /// Port of the SSH servers [default: 22]
     #[arg(long)]
     pub port: Option<u16>,
-    /// Private key to log in with.
+    /// Private key to log in with
     #[arg(long, value_name = "FILE")]
     pub key: Option<PathBuf>,
-    /// Where the key's passphrase is: env:NAME, file:PATH or prompt.
+    /// Where the key's passphrase is: env:NAME, file:PATH or prompt
     #[arg(long, value_name = "SOURCE", value_parser = SourceParser)]
     pub key_passphrase: Option<SecretSource>,
-    /// Where the login password is: env:NAME, file:PATH or prompt.
+    /// Where the login password is: env:NAME, file:PATH or prompt
     #[arg(long, value_name = "SOURCE", value_parser = SourceParser)]
     pub password: Option<SecretSource>,
-    /// How commands become root's [default: auto].
+    /// How commands become root's [default: auto]
     #[arg(long, value_enum)]
     pub sudo: Option<Sudo>,
-    /// Where sudo's password is, if not the login's: env:NAME, file:PATH or prompt.
+    /// Where sudo's password is, if not the login's: env:NAME, file:PATH or prompt
     #[arg(long, value_name = "SOURCE", value_parser = SourceParser)]
     pub sudo_password: Option<SecretSource>,
-    /// What to do about the nodes' host keys [default: strict].
+    /// What to do about the nodes' host keys [default: strict]
     #[arg(long, value_enum, value_name = "POLICY")]
     pub host_keys: Option<HostKeyPolicy>,
-    /// Known-hosts file [default: ~/.ssh/known_hosts and the system's].
+    /// Known-hosts file [default: ~/.ssh/known_hosts and the system's]
     #[arg(long, value_name = "FILE")]
     pub known_hosts: Option<PathBuf>,
-    /// OpenSSH configuration to honour, or none [default: ~/.ssh/config].
+    /// OpenSSH configuration to honour, or none [default: ~/.ssh/config]
     #[arg(long, value_name = "FILE")]
     pub ssh_config: Option<PathBuf>,
 }

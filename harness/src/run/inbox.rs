@@ -12,6 +12,8 @@ pub(super) enum Message {
     Completed(Completion),
     /// A lane reports.
     Nemesis(NemesisEvent),
+    /// Whether the system serves again. The outer error is a panic.
+    Recovered(Result<Result<(), String>, String>),
     /// A lane ended. The outer error is a panic.
     LaneEnded { lane: usize, result: Result<Result<(), FaultError>, String> },
 }

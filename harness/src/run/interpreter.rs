@@ -11,15 +11,15 @@ use deposed_history::{Op, OpType, PRECONDITION, Process, Value};
 use rand::SeedableRng;
 use rand_chacha::ChaCha8Rng;
 
-use super::caught::caught_now;
+use super::caught::{caught, caught_now};
 use super::clock::nanos;
 use super::inbox::Message;
 use super::lanes::Lanes;
 use super::stats::Stats;
 use super::worker::{Completion, Reply, Worker, Workshop};
 use super::{
-    Clock, Ended, EventSink, Finals, Interrupt, Outcome, Phase, Recorder, RunEvent, RunSpec, Stamp,
-    Urgency,
+    Clock, Ended, EventSink, Finals, Interrupt, Outcome, Phase, Recorder, Recovered, Recovery,
+    RunEvent, RunSpec, Stamp, Urgency,
 };
 
 /// The longest wait before the loop looks at its interrupt.
@@ -65,6 +65,8 @@ pub(super) struct Interpreter {
     generator: Box<dyn Generator>,
     generator_failed: Option<String>,
     final_generator: Option<Box<dyn Generator>>,
+    recovery: Option<Recovery>,
+    recovered: Recovered,
     rng: ChaCha8Rng,
     threads: Threads,
     slots: Vec<Slot>,
@@ -107,6 +109,8 @@ impl Interpreter {
             },
             generator_failed: None,
             final_generator: spec.final_generator,
+            recovery: spec.recovery,
+            recovered: Recovered::Unknown,
             rng: ChaCha8Rng::seed_from_u64(spec.seed),
             threads: Threads::new(spec.concurrency),
             next_ticket: 0,
@@ -136,10 +140,12 @@ impl Interpreter {
         self.enter(Phase::Heal);
         self.lanes.stop();
         self.settle();
+        self.recover();
         let finals = self.finals();
         self.report_progress();
         let outcome = Outcome {
             ended,
+            recovered: self.recovered,
             finals,
             lanes: self.lanes.outcomes(),
             record_error: self.recorder.finish().err().map(|error| error.to_string()),
@@ -207,6 +213,25 @@ impl Interpreter {
         }
     }
 
+    /// Waits until the system serves again.
+    fn recover(&mut self) {
+        let Some(recovery) = self.recovery.take() else { return };
+        let inbox = self.workshop.inbox.clone();
+        let asking = self.workshop.runtime.spawn(async move {
+            let _ = inbox.send(Message::Recovered(caught(recovery).await));
+        });
+        let end = self.clock.now().saturating_add(self.heal_limit);
+        while self.recovered == Recovered::Unknown && self.interrupt.urgency() == Urgency::None {
+            self.wait(end);
+            self.drain_step();
+            if self.clock.now() >= end && self.recovered == Recovered::Unknown {
+                let limit = Duration::from_nanos(self.heal_limit);
+                self.recovered = Recovered::No { reason: format!("not within {limit:?}") };
+            }
+        }
+        asking.abort();
+    }
+
     fn finals(&mut self) -> Finals {
         let Some(generator) = self.final_generator.take() else { return Finals::None };
         let cut_short = self.interrupt.urgency() > Urgency::None
@@ -269,6 +294,12 @@ impl Interpreter {
         match message {
             Message::Completed(completion) => self.completed(completion),
             Message::Nemesis(event) => self.announce(event),
+            Message::Recovered(result) => {
+                self.recovered = match result.and_then(|inner| inner) {
+                    Ok(()) => Recovered::Yes,
+                    Err(reason) => Recovered::No { reason },
+                };
+            }
             Message::LaneEnded { lane, result } => {
                 let lane = self.lanes.end(lane, result);
                 let time = self.clock.now();

@@ -15,8 +15,8 @@
 //! # A run always ends
 //!
 //! [`RunSpec::time_limit`] bounds the main phase, the deadline of each operation bounds the wait
-//! for those in flight, [`RunSpec::heal_limit`] bounds the lanes, [`RunSpec::final_limit`] the
-//! final operations. Code of others that panics ends an operation, a lane, or the phase, never the
+//! for those in flight, [`RunSpec::heal_limit`] bounds the lanes and the recovery,
+//! [`RunSpec::final_limit`] the final operations. Code of others that panics ends an operation, a lane, or the phase, never the
 //! run.
 
 mod caught;
@@ -33,6 +33,7 @@ mod stats;
 mod tests;
 mod worker;
 
+use std::pin::Pin;
 use std::sync::{Arc, mpsc};
 use std::time::Duration;
 
@@ -54,10 +55,15 @@ pub use recorder::{HISTORY, RecordError, Recorder};
 pub use seal::{SEALED, SealError, seal};
 pub use stats::{Counts, Latency, Progress, Totals};
 
+/// Comes to an end when the system serves again, with an error if it never will.
+pub type Recovery = Pin<Box<dyn Future<Output = Result<(), String>> + Send>>;
+
 /// Everything that decides how a run is performed.
 pub struct RunSpec {
     /// Operations of the main phase.
     pub generator: Box<dyn Generator>,
+    /// Awaited when everything was healed, before the final operations.
+    pub recovery: Option<Recovery>,
     /// Operations after everything was healed: final reads.
     pub final_generator: Option<Box<dyn Generator>>,
     /// Makes clients, one for each process.
@@ -73,7 +79,7 @@ pub struct RunSpec {
     pub op_deadline: Duration,
     /// How long the main phase may take.
     pub time_limit: Duration,
-    /// How long lanes may take to heal.
+    /// How long lanes may take to heal, and after that the system to recover.
     pub heal_limit: Duration,
     /// How long the final operations may take.
     pub final_limit: Duration,
@@ -112,6 +118,21 @@ pub enum Ended {
     },
 }
 
+/// Whether the system served again after everything was healed.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(tag = "recovered", rename_all = "kebab-case")]
+pub enum Recovered {
+    /// Nobody asked, or the run was cut short before.
+    Unknown,
+    /// It did.
+    Yes,
+    /// It did not, within its limit.
+    No {
+        /// What was seen.
+        reason: String,
+    },
+}
+
 /// What became of the final operations.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
@@ -131,6 +152,8 @@ pub enum Finals {
 pub struct Outcome {
     /// Why the main phase ended.
     pub ended: Ended,
+    /// Whether the system served again.
+    pub recovered: Recovered,
     /// What became of the final operations.
     pub finals: Finals,
     /// How each lane ended.

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use deposed_core::{EventSender, FaultContext, FaultError, NotRecorded, Stop};
 use deposed_history::{Coverage, Effect, Header, History, Op, Process, coverage, episodes};
-use deposed_nemeses::{Journal, LaneOptions, Timing, heal_all, lanes, parse, pending};
+use deposed_nemeses::{Journal, LaneOptions, Timing, heal_all, heal_run, lanes, parse, pending};
 use tempfile::TempDir;
 
 use crate::namespaces::Namespaces;
@@ -129,11 +129,14 @@ async fn a_lost_node_is_healed_later_from_the_journal() {
     let episodes = episodes(&run.history());
     assert_eq!(episodes[0].effect(), Effect::Indeterminate);
     assert!(!episodes[0].is_healed());
-    let pending = pending(&run.journal()).unwrap();
-    assert_eq!((pending.len(), pending[0].fault.as_str()), (1, "pause"));
+    let left = pending(&run.journal()).unwrap();
+    assert_eq!((left.len(), left[0].fault.as_str()), (1, "pause"));
+    assert!(heal_run(&cx.cluster, &run.journal()).await.unwrap()["n1"].is_err());
+    assert_eq!(pending(&run.journal()).unwrap(), left);
     net.node(1).set_cut(false);
-    let healed = heal_all(&cx.cluster, &pending).await;
+    let healed = heal_run(&cx.cluster, &run.journal()).await.unwrap();
     assert!(healed.values().all(Result::is_ok), "{healed:?}");
+    assert!(pending(&run.journal()).unwrap().is_empty());
     assert_eq!(net.everywhere(STATE), before);
 }
 

@@ -23,21 +23,43 @@ pub(super) enum Field {
 }
 
 impl Field {
-    #[inline]
+    const ALL: [Self; 10] = [
+        Self::Index,
+        Self::Time,
+        Self::Wall,
+        Self::Process,
+        Self::Type,
+        Self::F,
+        Self::Key,
+        Self::Value,
+        Self::Error,
+        Self::Node,
+    ];
+
+    /// The field of a name.
     pub(super) fn of(name: &[u8]) -> Option<Self> {
-        Some(match name {
-            b"index" => Self::Index,
-            b"time" => Self::Time,
-            b"wall" => Self::Wall,
-            b"process" => Self::Process,
-            b"type" => Self::Type,
-            b"f" => Self::F,
-            b"key" => Self::Key,
-            b"value" => Self::Value,
-            b"error" => Self::Error,
-            b"node" => Self::Node,
-            _ => return None,
-        })
+        Self::ALL.into_iter().find(|field| field.name().as_bytes() == name)
+    }
+
+    /// The field of a name that was read as a little-endian number. Names have no zero bytes, so
+    /// the number is theirs alone.
+    #[inline]
+    pub(super) fn of_bits(name: u64) -> Option<Self> {
+        const BITS: [u64; Field::ALL.len()] = {
+            let mut bits = [0; Field::ALL.len()];
+            let mut i = 0;
+            while i < bits.len() {
+                let name = Field::ALL[i].name().as_bytes();
+                let mut j = name.len();
+                while j > 0 {
+                    j -= 1;
+                    bits[i] = bits[i] << 8 | name[j] as u64;
+                }
+                i += 1;
+            }
+            bits
+        };
+        BITS.iter().position(|&bits| bits == name).map(|i| Self::ALL[i])
     }
 
     pub(super) const fn name(self) -> &'static str {

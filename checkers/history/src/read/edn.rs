@@ -7,7 +7,7 @@
 
 use super::draft::{Draft, Field, KEYWORDS, QUOTED};
 use super::part::Part;
-use super::scan::{Halt, Quoted, Scan, Stop};
+use super::scan::{Halt, Quoted, Scan, Stop, table};
 use super::source::Block;
 use crate::arena::Cell;
 
@@ -18,7 +18,7 @@ pub(crate) const KEYWORD_TAG: &str = "deposed/keyword";
 /// ends with this.
 pub(super) fn parse(block: &Block, text: &str, close: Option<u8>) -> Part {
     let mut edn = Edn::new(Scan::new(block, text));
-    let mut part = Part::default();
+    let mut part = Part::for_text(text);
     let mut start = 0;
     let done = edn.events(&mut part, close, block.last, &mut start);
     if done.is_err() {
@@ -43,11 +43,10 @@ pub(super) struct Edn<'t> {
 }
 
 /// What ends a token.
-const fn is_delimiter(byte: u8) -> bool {
-    matches!(
-        byte,
-        b' ' | b'\t' | b'\n' | b'\r' | b',' | b'"' | b';' | b'(' | b')' | b'[' | b']' | b'{' | b'}'
-    )
+const DELIMITERS: [bool; 256] = table(b" \t\n\r,\";()[]{}");
+
+fn is_delimiter(byte: u8) -> bool {
+    DELIMITERS[usize::from(byte)]
 }
 
 impl<'t> Edn<'t> {
@@ -96,6 +95,20 @@ impl<'t> Edn<'t> {
     /// Passes over white space, commas, comments and discarded forms.
     #[inline]
     fn space(&mut self, depth: usize) -> Result<(), Halt> {
+        let bytes = self.scan.bytes;
+        let mut at = self.scan.at;
+        while matches!(bytes.get(at), Some(b' ' | b',')) {
+            at += 1;
+        }
+        self.scan.at = at;
+        match bytes.get(at) {
+            // All that is left to pass over is below the brackets, digits and letters.
+            Some(&byte) if byte > b'#' && byte != b';' => Ok(()),
+            _ => self.more_space(depth),
+        }
+    }
+
+    fn more_space(&mut self, depth: usize) -> Result<(), Halt> {
         while let Some(byte) = self.scan.peek() {
             match byte {
                 b' ' | b',' | b'\t' | b'\r' | 0x0B | 0x0C => {}
@@ -159,19 +172,23 @@ impl<'t> Edn<'t> {
     #[inline]
     fn token(&mut self) -> Result<&'t str, Halt> {
         let start = self.scan.at;
-        while !self.is_token_end()? {
-            self.scan.at += 1;
-        }
-        Ok(&self.scan.text[start..self.scan.at])
+        let end = self.token_end()?;
+        Ok(&self.scan.text[start..end])
     }
 
+    /// Goes to the next delimiter, which there has to be, and says where that is.
     #[inline]
-    fn is_token_end(&mut self) -> Result<bool, Halt> {
-        match self.scan.peek() {
-            Some(byte) => Ok(is_delimiter(byte)),
-            None if self.whole => Ok(true),
-            None => self.scan.end(),
+    fn token_end(&mut self) -> Result<usize, Halt> {
+        let bytes = self.scan.bytes;
+        let mut at = self.scan.at;
+        while bytes.get(at).is_some_and(|&byte| !is_delimiter(byte)) {
+            at += 1;
         }
+        self.scan.at = at;
+        if at == bytes.len() && !self.whole {
+            return self.scan.end();
+        }
+        Ok(at)
     }
 
     fn event(&mut self, part: &mut Part) -> Result<(), Halt> {
@@ -184,7 +201,8 @@ impl<'t> Edn<'t> {
                 b'}' => break,
                 b':' => {
                     self.scan.at += 1;
-                    Field::of(self.token()?.as_bytes())
+                    let end = self.token_end()?;
+                    self.scan.field(name_at + 1, end)
                 }
                 b'"' => {
                     let quoted = self.quoted()?;
@@ -231,8 +249,10 @@ impl<'t> Edn<'t> {
                 }
             }
             _ => {
-                let plain = draft.plain(field, &mut self.scan, &KEYWORDS) && self.is_past_token()
-                    || self.again(start) && self.scan.word("nil") && self.is_past_token()
+                if draft.plain(field, &mut self.scan, &KEYWORDS) && self.is_past_token() {
+                    return Ok(());
+                }
+                let plain = self.again(start) && self.scan.word("nil") && self.is_past_token()
                     || self.again(start)
                         && draft.plain(field, &mut self.scan, &QUOTED)
                         && self.is_past_token();
@@ -306,14 +326,14 @@ impl<'t> Edn<'t> {
     fn keyword(&mut self) -> Result<Cell, Halt> {
         let start = self.scan.at;
         self.scan.at += 1;
-        let name = self.token()?;
-        if name.is_empty() {
+        let end = self.token_end()?;
+        if end == start + 1 {
             return self.scan.fail(start, "a keyword without a name", "");
         }
         if self.scan.discard {
             return Ok(Cell::NIL);
         }
-        Ok(Cell::keyword(self.scan.arena.strings.intern(name)))
+        Ok(Cell::keyword(self.scan.symbol(start + 1, end)))
     }
 
     #[cold]
@@ -344,14 +364,14 @@ impl<'t> Edn<'t> {
         let mut count: usize = 0;
         loop {
             self.space(depth + 1)?;
-            match self.scan.need()? {
-                b')' | b']' | b'}' if self.scan.bytes[self.scan.at] != close => {
+            let item = match self.scan.need()? {
+                b'0'..=b'9' => self.number()?,
+                byte if byte == close => break,
+                b')' | b']' | b'}' => {
                     return self.scan.unexpected(&format!("{:?}", char::from(close)));
                 }
-                byte if byte == close => break,
-                _ => {}
-            }
-            let item = self.value(depth + 1)?;
+                _ => self.value(depth + 1)?,
+            };
             self.scan.keep(item);
             count += 1;
         }
@@ -431,23 +451,11 @@ impl<'t> Edn<'t> {
 
     #[inline]
     fn number(&mut self) -> Result<Cell, Halt> {
+        if let Some(cell) = self.scan.small_integer(&DELIMITERS) {
+            return Ok(cell);
+        }
         let start = self.scan.at;
-        let negative = self.scan.bytes[start] == b'-';
-        self.scan.at += usize::from(matches!(self.scan.bytes[start], b'-' | b'+'));
-        let digits = self.scan.at;
-        let mut small: i64 = 0;
-        while let Some(digit @ b'0'..=b'9') = self.scan.peek() {
-            // Wraps only past 18 digits, where it is not used.
-            small = small.wrapping_mul(10).wrapping_add(i64::from(digit - b'0'));
-            self.scan.at += 1;
-        }
-        let count = self.scan.at - digits;
-        let plain = self.is_token_end()?;
-        if plain && count <= 18 && (count == 1 || self.scan.bytes[digits] != b'0') {
-            return Ok(self.scan.arena.int(if negative { -small } else { small }));
-        }
-        self.token()?;
-        let text = &self.scan.text[start..self.scan.at];
+        let text = self.token()?;
         match self.special_number(text) {
             Some(cell) => Ok(cell),
             None => self.scan.fail(start, format!("{text:?} is not a number"), ""),
@@ -490,19 +498,21 @@ impl<'t> Edn<'t> {
     /// A string, opening quote at the cursor.
     #[inline]
     fn quoted(&mut self) -> Result<Quoted, Halt> {
-        self.scan.at += 1;
-        let start = self.scan.at;
-        loop {
-            match self.scan.need()? {
-                b'"' => {
-                    self.scan.at += 1;
-                    return Ok(Quoted::Plain(start, self.scan.at - 1));
-                }
-                b'\\' => return self.escaped(start),
-                b'\n' => self.scan.line += 1,
-                _ => {}
+        let start = self.scan.at + 1;
+        let bytes = self.scan.bytes;
+        let mut at = start;
+        while bytes.get(at).is_some_and(|byte| !matches!(byte, b'"' | b'\\' | b'\n')) {
+            at += 1;
+        }
+        self.scan.at = at;
+        match bytes.get(at) {
+            Some(b'"') => {
+                self.scan.at += 1;
+                Ok(Quoted::Plain(start, at))
             }
-            self.scan.at += 1;
+            // A line end has to be counted; that is done there too.
+            Some(_) => self.escaped(start),
+            None => self.scan.end(),
         }
     }
 

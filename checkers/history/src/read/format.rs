@@ -54,11 +54,10 @@ impl FromStr for Format {
     }
 }
 
-/// What stands before the first event.
-#[derive(Debug)]
-pub(super) struct Opening {
+/// What every block of a file has in common.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Layout {
     pub(super) format: Format,
-    pub(super) header: Option<Header>,
     /// The file is one list, which this closes.
     pub(super) close: Option<u8>,
 }
@@ -67,18 +66,21 @@ pub(super) struct Opening {
 pub(crate) const EDN_HEADER: &str = ";; deposed-history ";
 
 /// Reads what stands before the first event, and takes it off the block.
-pub(super) fn open(block: &mut Block, wanted: Option<Format>) -> Result<Opening, Flaw> {
+pub(super) fn open(
+    block: &mut Block,
+    wanted: Option<Format>,
+) -> Result<(Layout, Option<Header>), Flaw> {
     if block.bytes.starts_with(b"\xEF\xBB\xBF") {
         block.advance(3);
     }
     let found = wanted.map_or_else(|| detect(&block.bytes), Ok);
     let format = found.map_err(|(what, mend)| Flaw::of_line(block.line, what, mend))?;
-    let mut opening = Opening { format, header: None, close: None };
+    let mut layout = Layout { format, close: None };
     let blank = |block: &Block| {
         block.bytes.iter().position(|&byte| !is_blank(byte)).unwrap_or(block.bytes.len())
     };
     if format == Format::Log {
-        return Ok(opening);
+        return Ok((layout, None));
     }
     block.advance(blank(block));
     let line_end = memchr::memchr(b'\n', &block.bytes).unwrap_or(block.bytes.len());
@@ -87,9 +89,9 @@ pub(super) fn open(block: &mut Block, wanted: Option<Format>) -> Result<Opening,
         Format::Edn => line.strip_prefix(EDN_HEADER.as_bytes()),
         _ => Some(line).filter(|line| is_header(line)),
     };
-    if let Some(header) = header {
-        opening.header = Some(parse_header(header, block.line)?);
-        opening.format = if format == Format::Json { Format::Jsonl } else { format };
+    let header = header.map(|json| parse_header(json, block.line)).transpose()?;
+    if header.is_some() {
+        layout.format = if format == Format::Json { Format::Jsonl } else { format };
         block.advance(line_end);
     }
     // Comments may stand before the list.
@@ -99,16 +101,16 @@ pub(super) fn open(block: &mut Block, wanted: Option<Format>) -> Result<Opening,
         let Some(end) = memchr::memchr(b'\n', &block.bytes).filter(|_| comment) else { break };
         block.advance(end);
     }
-    opening.close = match (format, block.bytes.first()) {
+    layout.close = match (format, block.bytes.first()) {
         (Format::Log, _) => None,
         (_, Some(b'[')) => Some(b']'),
         (Format::Edn, Some(b'(')) => Some(b')'),
         _ => None,
     };
-    if opening.close.is_some() {
+    if layout.close.is_some() {
         block.advance(1);
     }
-    Ok(opening)
+    Ok((layout, header))
 }
 
 const fn is_blank(byte: u8) -> bool {

@@ -2,7 +2,7 @@
 
 use super::draft::{Draft, Field, QUOTED};
 use super::part::Part;
-use super::scan::{Halt, Quoted, Scan, Stop};
+use super::scan::{Halt, Quoted, Scan, Stop, table};
 use super::source::Block;
 use crate::Symbol;
 use crate::arena::Cell;
@@ -10,7 +10,7 @@ use crate::arena::Cell;
 /// Parses a block that begins between two events. `list`: the file is one array, already open.
 pub(super) fn parse(block: &Block, text: &str, list: bool) -> Part {
     let mut json = Json { scan: Scan::new(block, text) };
-    let mut part = Part::default();
+    let mut part = Part::for_text(text);
     json.events(&mut part, list);
     part.arena = json.scan.arena;
     part
@@ -19,6 +19,20 @@ pub(super) fn parse(block: &Block, text: &str, list: bool) -> Part {
 struct Json<'t> {
     scan: Scan<'t>,
 }
+
+/// What may follow a whole number.
+const ENDS: [bool; 256] = table(b",]} \n\r\t");
+
+/// What cannot stand in a string as it is.
+const STOPS: [bool; 256] = {
+    let mut stops = table(b"\"\\");
+    let mut control = 0;
+    while control < 0x20 {
+        stops[control] = true;
+        control += 1;
+    }
+    stops
+};
 
 impl Json<'_> {
     fn events(&mut self, part: &mut Part, list: bool) {
@@ -68,6 +82,12 @@ impl Json<'_> {
     /// Passes over white space, and commas too if asked.
     #[inline]
     fn space(&mut self, commas: bool) {
+        if self.scan.peek().is_some_and(|byte| byte <= b',') {
+            self.more_space(commas);
+        }
+    }
+
+    fn more_space(&mut self, commas: bool) {
         while let Some(byte) = self.scan.peek() {
             match byte {
                 b' ' | b'\t' | b'\r' => {}
@@ -89,7 +109,15 @@ impl Json<'_> {
     }
 
     fn event(&mut self, part: &mut Part) -> Result<(), Halt> {
-        let mut draft = Draft::new(self.scan.line);
+        let (start, line) = (self.scan.at, self.scan.line);
+        let mut draft = Draft::new(line);
+        if self.own_event(&mut draft).is_some() {
+            draft.finish(&mut self.scan.arena, part);
+            return Ok(());
+        }
+        (self.scan.at, self.scan.line) = (start, line);
+        self.scan.stack.clear();
+        draft = Draft::new(line);
         self.expect(b'{', "an event (\"{\")")?;
         self.space(false);
         if self.scan.need()? == b'}' {
@@ -113,11 +141,47 @@ impl Json<'_> {
         Ok(())
     }
 
+    /// An event exactly as [`jsonl::write_op`](crate::jsonl::write_op) writes it, which is quicker
+    /// than to look for its fields. `None` if it is not, however far that was found out.
+    #[inline]
+    fn own_event(&mut self, draft: &mut Draft) -> Option<()> {
+        let scan = &mut self.scan;
+        scan.expect("{\"index\":")?;
+        draft.index = Some(scan.natural()?);
+        scan.expect(",\"time\":")?;
+        draft.time = Some(scan.natural()?);
+        if scan.word(",\"wall\":") && !draft.plain(Field::Wall, scan, &QUOTED) {
+            return None;
+        }
+        scan.expect(",\"process\":")?;
+        if !draft.plain(Field::Process, scan, &QUOTED) {
+            return None;
+        }
+        scan.expect(",\"type\":")?;
+        if !draft.plain(Field::Type, scan, &QUOTED) {
+            return None;
+        }
+        scan.expect(",\"f\":")?;
+        draft.f = Some(self.symbol().ok()?);
+        self.scan.expect(",\"value\":")?;
+        draft.value = self.value(0).ok()?;
+        if self.scan.word(",\"error\":") {
+            draft.error = self.value(0).ok()?;
+        }
+        if self.scan.word(",\"node\":") {
+            draft.node = Some(self.symbol().ok()?);
+        }
+        self.scan.expect("}")
+    }
+
     #[inline]
     fn field(&mut self, draft: &mut Draft) -> Result<(), Halt> {
         let name_at = self.scan.at;
         let name = self.quoted("a name in quotes")?;
-        let field = Field::of(self.scan.quoted_text(name).as_bytes());
+        let field = match name {
+            Quoted::Plain(start, end) => self.scan.field(start, end),
+            Quoted::Unescaped => Field::of(self.scan.unescaped.as_bytes()),
+        };
         self.space(false);
         self.expect(b':', "\":\"")?;
         self.space(false);
@@ -172,7 +236,10 @@ impl Json<'_> {
             }
             b'[' => self.array(depth),
             b'{' => self.object(depth),
-            b'-' | b'0'..=b'9' => self.number(),
+            b'-' | b'0'..=b'9' => match self.scan.small_integer(&ENDS) {
+                Some(cell) => Ok(cell),
+                None => self.number(),
+            },
             b'n' => self.literal("null", Cell::NIL),
             b't' => self.literal("true", Cell::TRUE),
             b'f' => self.literal("false", Cell::FALSE),
@@ -200,16 +267,21 @@ impl Json<'_> {
             return Ok(self.scan.collect(base, false));
         }
         loop {
-            let item = self.value(depth + 1)?;
+            let item = match self.scan.small_integer(&ENDS) {
+                Some(number) => number,
+                None => self.value(depth + 1)?,
+            };
             self.scan.keep(item);
-            self.space(false);
-            match self.scan.need()? {
-                b',' => self.scan.at += 1,
-                b']' => {
-                    self.scan.at += 1;
-                    return Ok(self.scan.collect(base, false));
+            if !self.scan.word(",") {
+                self.space(false);
+                match self.scan.need()? {
+                    b',' => self.scan.at += 1,
+                    b']' => {
+                        self.scan.at += 1;
+                        return Ok(self.scan.collect(base, false));
+                    }
+                    _ => return self.scan.unexpected("\",\" or \"]\""),
                 }
-                _ => return self.scan.unexpected("\",\" or \"]\""),
             }
             self.space(false);
         }
@@ -248,40 +320,19 @@ impl Json<'_> {
         }
     }
 
-    #[inline]
+    /// A number that is not just a few digits.
+    #[cold]
     fn number(&mut self) -> Result<Cell, Halt> {
         let start = self.scan.at;
         self.scan.at += usize::from(self.scan.bytes[start] == b'-');
         let digits = self.scan.at;
-        let mut small: i64 = 0;
-        while let Some(digit @ b'0'..=b'9') = self.scan.peek() {
-            // Wraps only past 18 digits, where it is not used.
-            small = small.wrapping_mul(10).wrapping_add(i64::from(digit - b'0'));
-            self.scan.at += 1;
-        }
-        let count = self.scan.at - digits;
-        match self.scan.need()? {
-            b'.' | b'e' | b'E' => return self.fraction(start, digits),
-            _ if count == 0 => return self.scan.unexpected("a digit"),
-            _ => {}
-        }
-        if count > 1 && self.scan.bytes[digits] == b'0' {
-            return self.scan.fail(start, "a number does not begin with 0", "");
-        }
-        if count > 18 {
-            let text = &self.scan.text[start..self.scan.at];
-            return Ok(self.scan.integer_cell(text));
-        }
-        Ok(self.scan.arena.int(if digits > start { -small } else { small }))
-    }
-
-    #[cold]
-    fn fraction(&mut self, start: usize, digits: usize) -> Result<Cell, Halt> {
-        if self.scan.at == digits {
-            return self.scan.unexpected("a digit");
-        }
+        self.digits()?;
         if self.scan.at > digits + 1 && self.scan.bytes[digits] == b'0' {
             return self.scan.fail(start, "a number does not begin with 0", "");
+        }
+        if !matches!(self.scan.need()?, b'.' | b'e' | b'E') {
+            let text = &self.scan.text[start..self.scan.at];
+            return Ok(self.scan.integer_cell(text));
         }
         if self.scan.peek() == Some(b'.') {
             self.scan.at += 1;
@@ -314,16 +365,20 @@ impl Json<'_> {
     fn quoted(&mut self, wanted: &str) -> Result<Quoted, Halt> {
         self.expect(b'"', wanted)?;
         let start = self.scan.at;
-        loop {
-            match self.scan.need()? {
-                b'"' => {
-                    self.scan.at += 1;
-                    return Ok(Quoted::Plain(start, self.scan.at - 1));
-                }
-                b'\\' => return self.escaped(start),
-                0..=0x1F => return self.control(),
-                _ => self.scan.at += 1,
+        let bytes = self.scan.bytes;
+        let mut at = start;
+        while bytes.get(at).is_some_and(|&byte| !STOPS[usize::from(byte)]) {
+            at += 1;
+        }
+        self.scan.at = at;
+        match bytes.get(at) {
+            Some(b'"') => {
+                self.scan.at += 1;
+                Ok(Quoted::Plain(start, at))
             }
+            Some(b'\\') => self.escaped(start),
+            Some(_) => self.control(),
+            None => self.scan.end(),
         }
     }
 

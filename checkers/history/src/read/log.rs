@@ -16,7 +16,7 @@ const LOGGER: &[u8] = b"jepsen.util";
 /// Parses a block. Its last line may be unfinished only if the file ends there.
 pub(super) fn parse(block: &Block, text: &str) -> Part {
     let mut log = Log { edn: Edn::of_values(Scan::new(block, text)), text };
-    let mut part = Part::default();
+    let mut part = Part::for_text(text);
     let mut start = 0;
     let mut line = block.line;
     while start < text.len() {
@@ -71,7 +71,7 @@ impl<'t> Log<'t> {
         let scan = &self.edn.scan;
         let names_kind = |kind: &&[u8]| memchr::memmem::find(line, kind).is_some();
         let kinds: [&[u8]; 4] = [b":invoke", b":ok", b":fail", b":info"];
-        if kinds.iter().any(|kind| names_kind(&kind)) {
+        if kinds.iter().any(names_kind) {
             let mend = "an operation is logged as: INFO  jepsen.util - PROCESS :TYPE :F VALUE";
             part.flaws.push(scan.flaw(start, "this names an operation, but not as one", mend));
         } else if !is_blank {

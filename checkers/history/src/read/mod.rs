@@ -29,7 +29,7 @@ pub use scan::NESTING_MAX;
 use crate::columns::{EVENTS_MAX, Event};
 use crate::validate::{Rules, validate};
 use crate::{Flaw, Flaws, Header, History, HistoryBuilder, ReadError};
-use format::{Opening, open};
+use format::{Layout, open};
 use part::{Part, Presence};
 use source::{Block, Source, decompress};
 
@@ -64,33 +64,38 @@ pub struct Loaded {
 /// flaw, if they are not a history.
 pub fn read(input: impl Read + Send, options: &ReadOptions) -> Result<Loaded, ReadError> {
     let mut source = Source::new(decompress(input)?);
-    let threads = rayon::current_num_threads();
+    let mut beginning = source.beginning()?;
+    let (layout, header) = open(&mut beginning, options.format)?;
+    let mut assembly = Assembly::new(layout, header, options);
+    source.resume(beginning);
     let mut batch = source.batch(1)?;
-    let opening = match batch.first_mut() {
-        Some(block) => open(block, options.format)?,
-        None => Opening { format: Format::Jsonl, header: None, close: None },
-    };
-    let mut assembly = Assembly::new(opening, options);
-    while !batch.is_empty() && !assembly.fatal {
-        // Two rounds of work for each thread, so that one slow block does not hold up all.
-        let (parts, next) = if batch.len() == 1 && batch[0].last {
-            (vec![assembly.parse(&batch[0])], Ok(Vec::new()))
-        } else {
-            let opening = &assembly.opening;
-            rayon::join(
-                || batch.par_iter().map(|block| parse(opening, block)).collect(),
-                || source.batch(2 * threads),
-            )
-        };
-        for (block, part) in batch.drain(..).zip(parts) {
-            assembly.take(block, part);
-        }
-        batch = next?;
+    if batch.iter().all(|block| block.last) {
+        // Small files are not worth waking other threads.
+        batch.into_iter().for_each(|block| _ = assembly.take(parse(layout, &block), block));
+        return assembly.finish();
+    }
+    // While one batch is parsed, the one before is appended and the one after is read.
+    let per_batch = 2 * rayon::current_num_threads();
+    let mut parsed: Vec<(Part, Block)> = Vec::new();
+    let mut more = true;
+    while more && !assembly.fatal {
+        let before = std::mem::take(&mut parsed);
+        let (now, next) = rayon::join(
+            || batch.into_par_iter().map(|block| (parse(layout, &block), block)).collect(),
+            || {
+                for (part, block) in before {
+                    source.recycle(assembly.take(part, block));
+                }
+                source.batch(per_batch)
+            },
+        );
+        (parsed, batch) = (now, next?);
+        more = !(parsed.is_empty() && batch.is_empty());
     }
     assembly.finish()
 }
 
-fn parse(opening: &Opening, block: &Block) -> Part {
+fn parse(layout: Layout, block: &Block) -> Part {
     let (text, invalid) = match std::str::from_utf8(&block.bytes) {
         Ok(text) => (text, None),
         Err(error) => {
@@ -100,9 +105,9 @@ fn parse(opening: &Opening, block: &Block) -> Part {
             (text, (error.error_len().is_some() || !block.last).then_some(valid))
         }
     };
-    let mut part = match opening.format {
-        Format::Jsonl | Format::Json => json::parse(block, text, opening.close.is_some()),
-        Format::Edn => edn::parse(block, text, opening.close),
+    let mut part = match layout.format {
+        Format::Jsonl | Format::Json => json::parse(block, text, layout.close.is_some()),
+        Format::Edn => edn::parse(block, text, layout.close),
         Format::Log => log::parse(block, text),
     };
     if let Some(at) = invalid {
@@ -120,7 +125,7 @@ fn parse(opening: &Opening, block: &Block) -> Part {
 
 /// The history so far.
 struct Assembly {
-    opening: Opening,
+    layout: Layout,
     builder: HistoryBuilder,
     own: bool,
     keyed: bool,
@@ -138,14 +143,14 @@ struct Assembly {
 }
 
 impl Assembly {
-    fn new(mut opening: Opening, options: &ReadOptions) -> Self {
-        let own = opening.header.is_some();
-        let mut header = opening.header.take().unwrap_or_default();
+    fn new(layout: Layout, header: Option<Header>, options: &ReadOptions) -> Self {
+        let own = header.is_some();
+        let mut header = header.unwrap_or_default();
         header.keyed |= options.keyed;
         Self {
             keyed: header.keyed,
             builder: HistoryBuilder::new(header),
-            opening,
+            layout,
             own,
             carry: None,
             tried: 0,
@@ -159,34 +164,27 @@ impl Assembly {
         }
     }
 
-    fn parse(&self, block: &Block) -> Part {
-        parse(&self.opening, block)
-    }
-
-    /// Takes the next block and what it was parsed to. If it does not begin with an event, the
-    /// latter is of no use.
-    fn take(&mut self, mut block: Block, mut part: Part) {
+    /// Takes the next block and what it was parsed to; gives back its buffer. If the block does not
+    /// begin with an event, the part is of no use.
+    fn take(&mut self, mut part: Part, mut block: Block) -> Vec<u8> {
         if self.fatal {
-            return;
+            return block.bytes;
         }
         if let Some(mut carry) = self.carry.take() {
             carry.join(&block);
             // Doubling before each try keeps the work in proportion to the length.
             if carry.bytes.len() < 2 * self.tried && !carry.last {
                 self.carry = Some(carry);
-                return;
+                return block.bytes;
             }
             block = carry;
-            part = self.parse(&block);
+            part = parse(self.layout, &block);
         }
         self.append(&block, &mut part);
-        let Some(open) = part.open else { return };
-        if part.fatal {
-            return;
-        }
+        let Some(open) = part.open.filter(|_| !part.fatal) else { return block.bytes };
         if block.last {
             self.unfinished(&block, open);
-            return;
+            return block.bytes;
         }
         block.advance(open);
         self.tried = block.bytes.len();
@@ -198,6 +196,7 @@ impl Assembly {
             self.fatal = true;
         }
         self.carry = Some(block);
+        Vec::new()
     }
 
     fn append(&mut self, block: &Block, part: &mut Part) {
@@ -267,7 +266,7 @@ impl Assembly {
         if !self.flaws.is_empty() {
             return Err(ReadError::Flawed(self.flaws));
         }
-        if self.opening.close.is_some() && !self.closed {
+        if self.layout.close.is_some() && !self.closed {
             let what = "the list that the file is has no end";
             self.warnings.push(Flaw::of_line(0, what, "see that nothing was cut off"));
         }
@@ -284,7 +283,7 @@ impl Assembly {
             return Err(ReadError::Flawed(flaws));
         }
         self.warnings.extend(warnings);
-        Ok(Loaded { history, format: self.opening.format, warnings: self.warnings })
+        Ok(Loaded { history, format: self.layout.format, warnings: self.warnings })
     }
 }
 
@@ -302,8 +301,9 @@ pub fn read_str(text: &str) -> Result<Loaded, ReadError> {
 /// [`ReadError::Io`] if the bytes cannot be had; [`ReadError::Flawed`] if the header is damaged or
 /// too new.
 pub fn read_header(input: impl Read + Send) -> Result<Option<Header>, ReadError> {
-    let mut source = Source::new(decompress(input)?);
-    let mut batch = source.batch(1)?;
-    let Some(block) = batch.first_mut() else { return Ok(None) };
-    Ok(open(block, None)?.header)
+    let mut beginning = Source::new(decompress(input)?).beginning()?;
+    Ok(open(&mut beginning, None)?.1)
 }
+
+#[cfg(test)]
+mod tests;

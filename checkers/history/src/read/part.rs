@@ -22,6 +22,14 @@ pub(super) struct Part {
     pub(super) passed_over: u64,
 }
 
+impl Part {
+    /// An empty part with room for the events that a text of this length probably has.
+    pub(super) fn for_text(text: &str) -> Self {
+        const EVENT_BYTES: usize = 80;
+        Self { events: Vec::with_capacity(text.len() / EVENT_BYTES), ..Self::default() }
+    }
+}
+
 /// Whether events have something, and the first line of one that has not.
 #[derive(Debug, Default, Clone, Copy)]
 pub(super) struct Presence {

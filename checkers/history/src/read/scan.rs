@@ -1,5 +1,6 @@
 //! A cursor over a block of text, and where it stopped.
 
+use super::draft::Field;
 use super::source::Block;
 use crate::arena::{Arena, Cell};
 use crate::{Flaw, Symbol};
@@ -27,6 +28,43 @@ pub(super) enum Quoted {
     Unescaped,
 }
 
+/// A string of up to eight bytes that was seen lately, and its symbol. Functions, keywords and the
+/// names of micro-operations come again and again; this is quicker than hashing them.
+#[derive(Clone, Copy)]
+struct Short {
+    bits: u64,
+    /// 0: none.
+    len: usize,
+    symbol: Symbol,
+}
+
+/// The bytes of a set, for quick look-up.
+pub(super) const fn table(set: &[u8]) -> [bool; 256] {
+    let mut table = [false; 256];
+    let mut i = 0;
+    while i < set.len() {
+        table[set[i] as usize] = true;
+        i += 1;
+    }
+    table
+}
+
+/// The number that the digits from `at` on make, wrapping, and where they end.
+#[inline]
+fn digits(bytes: &[u8], at: usize) -> (u64, usize) {
+    let mut n: u64 = 0;
+    let mut end = at;
+    while let Some(&byte) = bytes.get(end) {
+        let digit = byte.wrapping_sub(b'0');
+        if digit > 9 {
+            break;
+        }
+        n = n.wrapping_mul(10).wrapping_add(u64::from(digit));
+        end += 1;
+    }
+    (n, end)
+}
+
 /// What both JSON and EDN need to turn text into cells.
 pub(super) struct Scan<'t> {
     block: &'t Block,
@@ -45,6 +83,7 @@ pub(super) struct Scan<'t> {
     pub(super) stop: Stop,
     /// The last string that had escapes.
     pub(super) unescaped: String,
+    short: [Short; 64],
 }
 
 impl<'t> Scan<'t> {
@@ -61,6 +100,7 @@ impl<'t> Scan<'t> {
             discard: false,
             stop: Stop::End,
             unescaped: String::new(),
+            short: [Short { bits: 0, len: 0, symbol: Symbol(0) }; 64],
         }
     }
 
@@ -125,11 +165,44 @@ impl<'t> Scan<'t> {
 
     #[inline]
     pub(super) fn quoted_symbol(&mut self, quoted: Quoted) -> Symbol {
-        let text = match quoted {
-            Quoted::Plain(start, end) => &self.text[start..end],
-            Quoted::Unescaped => &self.unescaped,
+        match quoted {
+            Quoted::Plain(start, end) => self.symbol(start, end),
+            Quoted::Unescaped => self.arena.strings.intern(&self.unescaped),
+        }
+    }
+
+    /// A piece of one to eight bytes of the text as a number, if eight bytes follow its start.
+    #[inline]
+    fn bits(&self, start: usize, end: usize) -> Option<u64> {
+        let len = end - start;
+        let eight = self.bytes.get(start..start + 8)?.try_into().ok()?;
+        (1..=8).contains(&len).then(|| u64::from_le_bytes(eight) & (u64::MAX >> (64 - 8 * len)))
+    }
+
+    /// The field that a piece of the text names.
+    #[inline]
+    pub(super) fn field(&self, start: usize, end: usize) -> Option<Field> {
+        match self.bits(start, end) {
+            Some(bits) => Field::of_bits(bits),
+            None => Field::of(&self.bytes[start..end]),
+        }
+    }
+
+    /// The symbol of a piece of the text.
+    #[inline]
+    pub(super) fn symbol(&mut self, start: usize, end: usize) -> Symbol {
+        let len = end - start;
+        let Some(bits) = self.bits(start, end) else {
+            return self.arena.strings.intern(&self.text[start..end]);
         };
-        self.arena.strings.intern(text)
+        let slot = (bits ^ len as u64).wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 58;
+        let known = &self.short[slot as usize];
+        if known.bits == bits && known.len == len {
+            return known.symbol;
+        }
+        let symbol = self.arena.strings.intern(&self.text[start..end]);
+        self.short[slot as usize] = Short { bits, len, symbol };
+        symbol
     }
 
     #[inline]
@@ -214,29 +287,49 @@ impl<'t> Scan<'t> {
     }
 
     /// Whether these bytes stand at the cursor; if so, past them.
-    #[inline]
+    #[inline(always)]
     pub(super) fn word(&mut self, word: &str) -> bool {
         let found = self.bytes[self.at..].starts_with(word.as_bytes());
         self.at += if found { word.len() } else { 0 };
         found
     }
 
+    /// [`Scan::word`], for a chain of them.
+    #[inline(always)]
+    pub(super) fn expect(&mut self, word: &str) -> Option<()> {
+        self.word(word).then_some(())
+    }
+
     /// Digits at the cursor as a number; `None`, and the cursor stays, if there are none or too
     /// many.
     #[inline]
     pub(super) fn natural(&mut self) -> Option<u64> {
-        let mut n: u64 = 0;
-        let mut at = self.at;
-        while let Some(digit) = self.bytes.get(at).map(|byte| byte.wrapping_sub(b'0')) {
-            if digit > 9 {
-                break;
-            }
-            n = n.checked_mul(10)?.checked_add(u64::from(digit))?;
-            at += 1;
+        let (n, end) = digits(self.bytes, self.at);
+        let count = end - self.at;
+        // Nineteen digits always fit.
+        let n = match count {
+            0 => return None,
+            1..=19 => n,
+            _ => self.text[self.at..end].parse().ok()?,
+        };
+        self.at = end;
+        Some(n)
+    }
+
+    /// A whole number of a few digits, sign included, as nearly all are. `None`, and the cursor
+    /// stays, if it is anything else or does not end before one of `ends`.
+    #[inline]
+    pub(super) fn small_integer(&mut self, ends: &[bool; 256]) -> Option<Cell> {
+        let negative = self.peek() == Some(b'-');
+        let start = self.at + usize::from(negative);
+        let (n, end) = digits(self.bytes, start);
+        let is_whole = self.bytes.get(end).is_some_and(|&byte| ends[usize::from(byte)]);
+        let count = end - start;
+        if !is_whole || count == 0 || count > 18 || (count > 1 && self.bytes[start] == b'0') {
+            return None;
         }
-        let found = at > self.at;
-        self.at = at;
-        found.then_some(n)
+        self.at = end;
+        Some(self.arena.int(if negative { -(n as i64) } else { n as i64 }))
     }
 
     /// What follows `\u`; two of them for a character beyond 16 bits.

@@ -2,8 +2,12 @@
 
 use std::io::{self, BufReader, Read};
 
-/// How much is parsed at a time. Small enough to stay in a core's own cache.
-const BLOCK: usize = 1 << 20;
+/// How much is parsed at a time. Small enough to stay in a core's own cache. In unit tests so
+/// small that cuts fall everywhere.
+const BLOCK: usize = if cfg!(test) { 64 } else { 1 << 20 };
+
+/// How much is looked at to tell the format.
+const BEGINNING: u64 = 1 << 16;
 
 /// Some of the bytes of a file, and where they stand in it.
 #[derive(Debug)]
@@ -56,6 +60,8 @@ pub(super) struct Source<R> {
     input: R,
     /// Bytes that belong to the next block.
     carry: Vec<u8>,
+    /// Buffers of blocks that are done with.
+    spare: Vec<Vec<u8>>,
     line: u64,
     column: u64,
     ended: bool,
@@ -63,7 +69,21 @@ pub(super) struct Source<R> {
 
 impl<R: Read> Source<R> {
     pub(super) const fn new(input: R) -> Self {
-        Self { input, carry: Vec::new(), line: 1, column: 0, ended: false }
+        Self { input, carry: Vec::new(), spare: Vec::new(), line: 1, column: 0, ended: false }
+    }
+
+    /// The beginning of the file, or all of it if it is short. What is not used of it is to be
+    /// given back to [`Source::resume`].
+    pub(super) fn beginning(&mut self) -> io::Result<Block> {
+        let mut bytes = Vec::with_capacity(BLOCK + 1);
+        (&mut self.input).take(BEGINNING).read_to_end(&mut bytes)?;
+        let last = (bytes.len() as u64) < BEGINNING;
+        Ok(Block { bytes, line: 1, column: 0, last })
+    }
+
+    /// Goes on from what is left of the beginning.
+    pub(super) fn resume(&mut self, left: Block) {
+        (self.carry, self.line, self.column) = (left.bytes, left.line, left.column);
     }
 
     /// Up to `count` blocks. None only after the last.
@@ -75,6 +95,14 @@ impl<R: Read> Source<R> {
         Ok(blocks)
     }
 
+    /// Takes back the buffer of a block, to be used again.
+    pub(super) fn recycle(&mut self, mut buffer: Vec<u8>) {
+        if buffer.capacity() > BLOCK {
+            buffer.clear();
+            self.spare.push(buffer);
+        }
+    }
+
     /// The next block; the last may be empty.
     fn block(&mut self) -> io::Result<Block> {
         let mut bytes = std::mem::take(&mut self.carry);
@@ -83,8 +111,8 @@ impl<R: Read> Source<R> {
         let got = (&mut self.input).take(want).read_to_end(&mut bytes)? as u64;
         self.ended = got < want;
         if !self.ended {
-            let cut = cut(&bytes);
-            self.carry.reserve_exact(BLOCK + 1);
+            let cut = cut(&bytes[..BLOCK]);
+            self.carry = self.spare.pop().unwrap_or_else(|| Vec::with_capacity(BLOCK + 1));
             self.carry.extend_from_slice(&bytes[cut..]);
             bytes.truncate(cut);
         }

@@ -22,7 +22,7 @@ impl Report<'_> {
                     h2 { "What happened around it" }
                     p.sub {
                         @match &anomaly.key {
-                            Some(key) => { "Calls on key " code { (phrase::clean(key)) } }
+                            Some(key) => { "Calls on key " code { (phrase::unquoted(key)) } }
                             None => { "Calls" }
                         }
                         " and faults, within five seconds of the proof. An index is that of the history \
@@ -45,12 +45,7 @@ impl Report<'_> {
     }
 
     pub(super) fn html_how_often(&self) -> Markup {
-        let listed: Vec<(&str, &Anomaly)> = self
-            .run
-            .checks
-            .iter()
-            .flat_map(|c| c.analysis.anomalies.iter().map(|a| (c.analysis.checker.as_str(), a)))
-            .collect();
+        let listed = &self.anomalies;
         let shown = listed.len().min(ANOMALIES_MAX);
         let more = self.anomaly_count().saturating_sub(shown as u64);
         let keys: std::collections::BTreeSet<&String> =
@@ -68,8 +63,8 @@ impl Report<'_> {
                         "."
                     }
                     ol.anomalies {
-                        @for (checker, anomaly) in listed.iter().take(ANOMALIES_MAX) {
-                            li { b { (phrase::clean(checker)) } ": " (clause(&anomaly.summary)) }
+                        @for (analysis, anomaly) in listed.iter().take(ANOMALIES_MAX) {
+                            li { b { (phrase::clean(&analysis.checker)) } ": " (clause(&anomaly.summary)) }
                         }
                     }
                     @if more > 0 { p.sub { "and " (phrase::count(more)) " more, not listed." } }

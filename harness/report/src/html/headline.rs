@@ -4,11 +4,12 @@ use deposed_checkers::Verdict;
 use maud::{Markup, html};
 
 use super::badge;
-use crate::report::clause;
+use crate::report::{clause, sentence};
+use crate::witness::Witness;
 use crate::{Ending, Report, phrase};
 
 impl Report<'_> {
-    pub(super) fn html_headline(&self) -> Markup {
+    pub(super) fn html_headline(&self, witness: Option<&Witness>) -> Markup {
         let plan = self.run.plan;
         let facts = [
             ("System", self.system_text()),
@@ -22,7 +23,10 @@ impl Report<'_> {
             header class={ (self.verdict) " " (self.strength.grade.as_str()) } {
                 p.badge { (badge(self.verdict, self.strength.grade)) }
                 h1 { (self.headline) }
-                @if let Some(weather) = self.weather() { p.lede { "It happened " (weather) "." } }
+                @if let Some(late) = witness.and_then(Witness::lateness) { p.lede { (sentence(&late)) } }
+                @if let Some(weather) = witness.and_then(|witness| self.weather(witness)) {
+                    p.lede { "It happened " (weather) "." }
+                }
                 @if self.verdict == Verdict::Invalid && self.anomaly_count() > 1 {
                     p.lede {
                         "One of " (phrase::counted(self.anomaly_count(), "violation")) " in this run."
@@ -41,8 +45,13 @@ impl Report<'_> {
     fn system_text(&self) -> String {
         let plan = self.run.plan;
         let version = plan.system_version().map_or(String::new(), |v| format!(" {v}"));
-        let options: Vec<String> =
-            plan.system.options.iter().map(|(k, v)| format!("{k} = {v}")).collect();
+        // What was asked for on the command line; the rest is in the appendix.
+        let typed = |option: &str| {
+            let flag = format!("--{}", option.replace('_', "-"));
+            plan.argv.iter().any(|word| word.split('=').next() == Some(flag.as_str()))
+        };
+        let options = plan.system.options.iter().filter(|(option, _)| typed(option));
+        let options: Vec<String> = options.map(|(k, v)| format!("{k} = {v}")).collect();
         let options =
             if options.is_empty() { String::new() } else { format!(" ({})", options.join(", ")) };
         phrase::clean(&format!("{}{version}{options}", plan.system.name))

@@ -25,9 +25,7 @@ const POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'; img-src dat
 impl Report<'_> {
     /// The bytes of `report.html`. Its size is bounded, whatever the size of the history.
     pub fn html(&self) -> String {
-        let witness = self
-            .first_anomaly()
-            .and_then(|(_, anomaly)| Witness::of(self.run.history, anomaly, &self.episodes));
+        let witness = self.witness();
         let page = html! {
             (DOCTYPE)
             html lang="en" {
@@ -41,7 +39,7 @@ impl Report<'_> {
                     style { (PreEscaped(STYLE)) }
                 }
                 body {
-                    (self.html_headline())
+                    (self.html_headline(witness.as_ref()))
                     main { (self.html_sections(witness.as_ref())) }
                     footer {
                         p { "Written by deposed " (self.run.plan.deposed) ", run " (self.run.plan.id) "." }

@@ -26,7 +26,7 @@ impl Report<'_> {
                 p.sub {
                     "Found by " b { (analysis.checker) } ", as " code { (phrase::clean(&anomaly.name)) }
                     @if let Some(key) = &anomaly.key {
-                        ". Everything here is about key " code { (phrase::clean(key)) }
+                        ". Everything here is about key " code { (phrase::unquoted(key)) }
                     }
                     "."
                 }
@@ -34,10 +34,14 @@ impl Report<'_> {
                 @if !anomaly.sentences.is_empty() {
                     h3 { "In words" }
                     ul.argument {
-                        @for sentence in &anomaly.sentences { li { (phrase::clean(sentence)) } }
+                        @for sentence in &anomaly.sentences {
+                            li { (phrase::clean(sentence)) (numbers(witness, sentence)) }
+                        }
                     }
                 }
-                @if let Some(witness) = witness { (edges(witness)) }
+                @if let Some(witness) = witness {
+                    (edges(witness, &witness.edges_untold(&anomaly.sentences)))
+                }
             }
         }
     }
@@ -90,13 +94,27 @@ fn figure(witness: &Witness) -> Markup {
     }
 }
 
-fn edges(witness: &Witness) -> Markup {
+/// The numbers of the arrows that a sentence argues for, as in the picture.
+fn numbers(witness: Option<&Witness>, sentence: &str) -> Markup {
     html! {
-        @if !witness.edges.is_empty() {
+        @if let Some(witness) = witness {
+            @for number in witness.edges_told(sentence) {
+                " " span.arrow.cannot[witness.edges[number - 1].impossible] { (number) }
+            }
+        }
+    }
+}
+
+/// The arrows of these numbers, for which no sentence argues.
+fn edges(witness: &Witness, numbers: &[usize]) -> Markup {
+    html! {
+        @if !numbers.is_empty() {
             h3 { "The arrows" }
-            ol.edges {
-                @for (i, edge) in witness.edges.iter().enumerate() {
-                    li class={ "l" (i + 1) @if edge.impossible { " bad" } } {
+            ul.arrows {
+                @for &number in numbers {
+                    @let edge = &witness.edges[number - 1];
+                    li.bad[edge.impossible] {
+                        span.arrow.cannot[edge.impossible] { (number) } " "
                         (op_link(&witness.ops[edge.from])) " " b { (edge_words(edge.kind)) } " "
                         (op_link(&witness.ops[edge.to]))
                         @if edge.impossible { b.bad { ", which cannot be" } }

@@ -4,7 +4,9 @@ use deposed_checkers::EdgeKind;
 use maud::{Markup, html};
 
 use super::scale::px;
+use super::signs::{Area, Point, Sign, Signs, Wish};
 use super::witness::Bar;
+use crate::phrase;
 use crate::witness::{Witness, WitnessEdge, edge_words};
 
 /// With more arrows than this, words would cover the picture; numbers remain.
@@ -13,10 +15,10 @@ const WORDS_MAX: usize = 6;
 const DIP: f64 = 46.0;
 /// Room for the words below it.
 const WORD_HEIGHT: f64 = 22.0;
-/// Numbers closer than this would cover each other.
-const CLEARANCE: f64 = 24.0;
-
-type Point = (f64, f64);
+/// Where along an arrow its number may be, best first.
+const ALONG: [f64; 7] = [0.5, 0.4, 0.6, 0.3, 0.7, 0.2, 0.8];
+/// Room for the name above a bar.
+const NAME_HEIGHT: f64 = 16.0;
 
 /// A cubic curve.
 #[derive(Debug, Clone, Copy)]
@@ -61,57 +63,53 @@ pub(crate) struct Arrows {
 
 /// Draws them.
 pub(crate) fn arrows(witness: &Witness, bars: &[Bar]) -> Arrows {
-    let mut taken: Vec<Point> = Vec::new();
-    let curves: Vec<(Curve, Point)> = witness
+    let taken = bars.iter().map(|bar| Area {
+        left: bar.left,
+        right: bar.right,
+        top: bar.top - NAME_HEIGHT,
+        bottom: bar.bottom,
+    });
+    let mut signs = Signs::new(taken.collect());
+    let worded = witness.edges.len() <= WORDS_MAX;
+    let drawn: Vec<(bool, Markup)> = witness
         .edges
         .iter()
-        .map(|edge| {
+        .enumerate()
+        .map(|(i, edge)| {
             let curve = curve(edge, bars);
-            let place = free_place(&curve, &taken);
-            taken.push(place);
-            (curve, place)
+            let points = ALONG.map(|t| curve.at(t));
+            let below = goes_back(edge, bars);
+            let words = worded.then(|| words(edge).chars().count());
+            let sign = signs.place(Wish { points: &points, words, below });
+            (edge.impossible, arrow(edge, &curve, sign, below, i + 1))
         })
         .collect();
-    let words = witness.edges.len() <= WORDS_MAX;
-    let draw = |impossible: bool| {
-        html! {
-            @for (i, edge) in witness.edges.iter().enumerate() {
-                @if edge.impossible == impossible {
-                    (arrow(edge, &curves[i], i, words, goes_back(edge, bars)))
-                }
-            }
-        }
+    let layer = |impossible: bool| {
+        html! { @for (_, arrow) in drawn.iter().filter(|(i, _)| *i == impossible) { (arrow) } }
     };
-    Arrows { below: draw(false), above: draw(true) }
+    Arrows { below: layer(false), above: layer(true) }
 }
 
-fn arrow(
-    edge: &WitnessEdge,
-    (curve, place): &(Curve, Point),
-    i: usize,
-    words: bool,
-    back: bool,
-) -> Markup {
+fn words(edge: &WitnessEdge) -> String {
+    let cannot = if edge.impossible { " – cannot be" } else { "" };
+    format!("{}{cannot}", edge_words(edge.kind))
+}
+
+fn arrow(edge: &WitnessEdge, curve: &Curve, sign: Sign, below: bool, number: usize) -> Markup {
     let (class, head) = if edge.impossible { (" bad", "head-bad") } else { ("", "head") };
     let inferred = if is_real_time(edge) { "" } else { " inferred" };
-    // A long label of an arrow that dips has the room below its lowest point to itself.
-    let (word_x, word_y, anchor) = if back {
-        (place.0, place.1 + 24.0, "middle")
-    } else {
-        (place.0 + 14.0, place.1 + 4.0, "start")
-    };
+    let (x, y) = sign.number;
     html! {
-        g class={ "edge e" (i + 1) (class) (inferred) } {
+        g class={ "edge" (class) (inferred) } {
             path.halo d=(curve.path()) {}
             path.arrow d=(curve.path()) marker-end={ "url(#" (head) ")" } {
-                title { (edge_words(edge.kind)) ": " (crate::phrase::clean(&edge.because)) }
+                title { (edge_words(edge.kind)) ": " (phrase::clean(&edge.because)) }
             }
-            circle.number cx=(px(place.0)) cy=(px(place.1)) r="9" {}
-            text.number x=(px(place.0)) y=(px(place.1 + 4.0)) text-anchor="middle" { (i + 1) }
-            @if words {
-                text.word x=(px(word_x)) y=(px(word_y)) text-anchor=(anchor) {
-                    (edge_words(edge.kind))
-                    @if edge.impossible { tspan.cannot { " – cannot be" } }
+            circle.number cx=(px(x)) cy=(px(y)) r="9" {}
+            text.number x=(px(x)) y=(px(y + 4.0)) text-anchor="middle" { (number) }
+            @if let Some((x, y)) = sign.words {
+                text.word x=(px(x)) y=(px(y)) text-anchor=(if below { "middle" } else { "start" }) {
+                    (words(edge))
                 }
             }
         }
@@ -129,10 +127,10 @@ fn curve(edge: &WitnessEdge, bars: &[Bar]) -> Curve {
     }
     let (from_y, to_y) = (from.middle().1, to.middle().1);
     if from.right <= to.left && from_y != to_y && !is_real_time(edge) {
-        // Down (or up) the empty space under its start, then along the row of its end.
-        let (start_y, sign) = if from_y < to_y { (from.bottom, 1.0) } else { (from.top, -1.0) };
+        // Down (or up) the empty space at its start, then along the row of its end.
+        let start_y = if from_y < to_y { from.bottom } else { from.top };
         let start = (from.left + (from.right - from.left).min(60.0) / 2.0, start_y);
-        let end = (to.left, to_y + sign * (to.bottom - to.top) / 5.0);
+        let end = (to.left, to_y + (to.bottom - to.top) / 5.0);
         return Curve([start, (start.0, end.1), (start.0 + 20.0, end.1), end]);
     }
     if from.right <= to.left {
@@ -146,16 +144,4 @@ fn curve(edge: &WitnessEdge, bars: &[Bar]) -> Curve {
     let x = left + (right - left) * if downward { 1.0 } else { 2.0 } / 3.0;
     let (start_y, end_y) = if downward { (from.bottom, to.top) } else { (from.top, to.bottom) };
     Curve([(x, start_y), (x, start_y), (x, end_y), (x, end_y)])
-}
-
-/// A place on the curve for its number that is not yet taken, the middle if all are.
-fn free_place(curve: &Curve, taken: &[Point]) -> Point {
-    let free = |&(x, y): &Point| {
-        taken.iter().all(|&(a, b)| (a - x).abs() > CLEARANCE || (b - y).abs() > CLEARANCE)
-    };
-    [0.5, 0.35, 0.65, 0.25, 0.75]
-        .into_iter()
-        .map(|t| curve.at(t))
-        .find(free)
-        .unwrap_or_else(|| curve.at(0.5))
 }

@@ -10,6 +10,7 @@ mod frame;
 mod latency;
 mod rate;
 mod scale;
+mod signs;
 mod witness;
 
 pub(crate) use availability::availability;

@@ -74,6 +74,8 @@ pub(crate) fn stale_read() -> Sample {
     let logs = logs(&history, &linearizable.anomalies[0]);
     let mut plan = plan(&["partition"], 30);
     plan.system.options.insert("read".into(), "serializable".into());
+    plan.system.options.insert("client_port".into(), "2379".into());
+    plan.argv.extend(["--read".into(), "serializable".into()]);
     Sample {
         name: "stale-read",
         plan,
@@ -257,7 +259,12 @@ pub(crate) fn interrupted() -> Sample {
         witness: Vec::new(),
         edges: Vec::new(),
     };
-    let crash = Analysis::from_findings("crash", "1 crash on 5 nodes", vec![crash], Vec::new());
+    let crash = Analysis::from_findings(
+        "log-patterns",
+        "1 match of 4 patterns in 5 files",
+        vec![crash],
+        Vec::new(),
+    );
     let lines =
         ["panic: tocommit(107) is out of range [lastIndex(102)]", "goroutine 171 [running]:"]
             .iter()
@@ -587,9 +594,9 @@ fn logs(history: &History, anomaly: &Anomaly) -> Vec<LogExcerpt> {
 #[allow(dead_code, reason = "one test uses it; the rest show or compare smaller ones")]
 pub(crate) fn enormous() -> Sample {
     let faults = (0..400)
-        .map(|i| Fault::on("pause", i * 700, i * 700 + 400, &["n1", "n4"], "state T"))
+        .map(|i| Fault::on("pause", i * 450, i * 450 + 300, &["n1", "n4"], "state T"))
         .collect();
-    let store = Imitation { seconds: 300, pause_ms: 20, stale_reads: false, faults };
+    let store = Imitation { seconds: 200, pause_ms: 20, stale_reads: false, faults };
     let history = store.history(header());
     let long = "x".repeat(2_000);
     let first = history.calls()[100].invoke;
@@ -608,10 +615,10 @@ pub(crate) fn enormous() -> Sample {
         .collect();
     let mut linearizable = Analysis::from_findings("linearizable", long.clone(), anomalies, vec![]);
     linearizable.anomaly_count = 5_000;
-    let lines = (0..20_000).map(|number| LogLine { number, wall_ns: None, text: long.clone() });
+    let lines = (0..2_000).map(|number| LogLine { number, wall_ns: None, text: long.clone() });
     Sample {
         name: "enormous",
-        plan: plan(&["pause"], 300),
+        plan: plan(&["pause"], 200),
         ending: Ending::Normal,
         checks: vec![stats(&history, &[]), check(linearizable, 3)],
         logs: vec![LogExcerpt {
