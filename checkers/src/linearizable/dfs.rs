@@ -16,6 +16,7 @@ use rustc_hash::FxHashMap;
 use super::NEVER;
 use super::automaton::{Automaton, Entry, REFUSED, Traits};
 use super::mask::Mask;
+use super::memory::Reservation;
 use super::timeline::Timeline;
 use crate::{Budget, Exhausted};
 
@@ -117,6 +118,7 @@ struct Search<'a, A, const N: usize> {
     looks: Vec<Look>,
     ahead: Ahead,
     memo: Memo<N>,
+    memory: Reservation<'a>,
     /// The slots of optional calls.
     optional: Mask<N>,
 }
@@ -160,9 +162,10 @@ impl<'a, A: Automaton, const N: usize> Search<'a, A, N> {
         let memo = if timeline.optional.is_empty() {
             Memo::Exact(Table::new())
         } else {
-            Memo::Antichain { used: FxHashMap::default(), reserved: 0, len: 0 }
+            Memo::Antichain { used: FxHashMap::default(), len: 0 }
         };
-        Self { automaton, entries, timeline, limits, looks, ahead, memo, optional }
+        let memory = Reservation::new(limits.budget);
+        Self { automaton, entries, timeline, limits, looks, ahead, memo, memory, optional }
     }
 
     fn run(mut self) -> Searched {
@@ -172,7 +175,6 @@ impl<'a, A: Automaton, const N: usize> Search<'a, A, N> {
             Ok(found) => found,
             Err(why) => Found::GaveUp { reached: self.time(reached), why },
         };
-        self.memo.release(self.limits.budget);
         Searched { found, nodes }
     }
 
@@ -326,7 +328,7 @@ impl<'a, A: Automaton, const N: usize> Search<'a, A, N> {
     /// Whether a configuration is new and worth looking at.
     fn remember(&mut self, event: u32, state: u32, mask: Mask<N>) -> Result<bool, GaveUp> {
         self.memo
-            .insert(event, state, mask, &self.optional, self.limits.budget)
+            .insert(event, state, mask, &self.optional, &mut self.memory)
             .map_err(GaveUp::Budget)
     }
 }
@@ -454,7 +456,7 @@ enum Memo<const N: usize> {
     Exact(Table<N>),
     /// With optional calls: for each event, state and set of other calls the smallest sets of
     /// optional calls used.
-    Antichain { used: FxHashMap<(u32, u32, Mask<N>), Vec<Mask<N>>>, reserved: u64, len: u64 },
+    Antichain { used: FxHashMap<(u32, u32, Mask<N>), Vec<Mask<N>>>, len: u64 },
 }
 
 impl<const N: usize> Memo<N> {
@@ -464,11 +466,11 @@ impl<const N: usize> Memo<N> {
         state: u32,
         mask: Mask<N>,
         optional: &Mask<N>,
-        budget: &Budget,
+        memory: &mut Reservation<'_>,
     ) -> Result<bool, Exhausted> {
         match self {
-            Self::Exact(table) => table.insert(event, state, mask, budget),
-            Self::Antichain { used, reserved, len } => {
+            Self::Exact(table) => table.insert(event, state, mask, memory),
+            Self::Antichain { used, len } => {
                 let sets = used.entry((event, state, mask.without(optional))).or_default();
                 let set = mask.and(optional);
                 if sets.iter().any(|smaller| smaller.within(&set)) {
@@ -478,22 +480,10 @@ impl<const N: usize> Memo<N> {
                 sets.push(set);
                 *len += 1;
                 // A key, a vector and a set, at the load factor of the map.
-                let bytes = *len * (48 + 32 * N as u64);
-                if bytes > *reserved {
-                    let more = bytes.max(1 << 16);
-                    budget.reserve(more)?;
-                    *reserved += more;
-                }
+                memory.reach(*len * (48 + 32 * N as u64))?;
                 Ok(true)
             }
         }
-    }
-
-    fn release(&self, budget: &Budget) {
-        budget.release(match self {
-            Self::Exact(table) => table.reserved,
-            Self::Antichain { reserved, .. } => *reserved,
-        });
     }
 }
 
@@ -501,7 +491,6 @@ impl<const N: usize> Memo<N> {
 struct Table<const N: usize> {
     slots: Vec<Slot<N>>,
     len: usize,
-    reserved: u64,
 }
 
 #[derive(Clone, Copy)]
@@ -518,7 +507,7 @@ impl<const N: usize> Slot<N> {
 
 impl<const N: usize> Table<N> {
     fn new() -> Self {
-        Self { slots: vec![Slot::FREE; 1 << 8], len: 0, reserved: 0 }
+        Self { slots: vec![Slot::FREE; 1 << 8], len: 0 }
     }
 
     fn insert(
@@ -526,10 +515,10 @@ impl<const N: usize> Table<N> {
         event: u32,
         state: u32,
         mask: Mask<N>,
-        budget: &Budget,
+        memory: &mut Reservation<'_>,
     ) -> Result<bool, Exhausted> {
         if self.len * 2 >= self.slots.len() {
-            self.grow(budget)?;
+            self.grow(memory)?;
         }
         let at = self.find(event, state, &mask);
         if self.slots[at].event != NEVER {
@@ -555,17 +544,15 @@ impl<const N: usize> Table<N> {
         }
     }
 
-    fn grow(&mut self, budget: &Budget) -> Result<(), Exhausted> {
+    fn grow(&mut self, memory: &mut Reservation<'_>) -> Result<(), Exhausted> {
         let len = self.slots.len() * 2;
-        let bytes = (len * size_of::<Slot<N>>()) as u64;
-        budget.reserve(bytes)?;
+        // Old and new exist side by side for a moment.
+        memory.reach(((len + self.slots.len()) * size_of::<Slot<N>>()) as u64)?;
         let old = std::mem::replace(&mut self.slots, vec![Slot::FREE; len]);
         for slot in old.into_iter().filter(|slot| slot.event != NEVER) {
             let at = self.find(slot.event, slot.state, &slot.mask);
             self.slots[at] = slot;
         }
-        budget.release(self.reserved);
-        self.reserved = bytes;
         Ok(())
     }
 }

@@ -2,12 +2,13 @@
 
 use deposed_history::History;
 
-use super::automaton::{Automaton, Entry};
+use super::automaton::Entry;
 use super::case::{Begin, Case, Kept, parse};
-use super::dfs::{Found, GaveUp, Limits, search};
+use super::dfs::{Found, GaveUp, Limits, Searched, search};
 use super::minimise::minimise;
 use super::model::{Malformed, Model};
 use super::models::Register;
+use super::portfolio::race;
 use super::register::{Compact, Proof, Zone, compact, prove, searchable, zone};
 use super::table::TableAutomaton;
 use super::verify::{Flaw, verify};
@@ -61,12 +62,9 @@ pub(crate) trait Judge: Send + Sync {
     fn judge(&self, scope: Scope<'_>, effort: Effort) -> Judged;
 }
 
-/// Configurations that a quick search may visit.
-fn nodes_max(effort: Effort, calls: usize) -> u64 {
-    match effort {
-        Effort::Quick => 30 * calls as u64 + 10_000,
-        Effort::Full => u64::MAX,
-    }
+/// Limits of a quick search.
+const fn quick(budget: &Budget, calls: usize) -> Limits<'_> {
+    Limits { budget, nodes_max: 30 * calls as u64 + 10_000, cancelled: None }
 }
 
 /// Judges by search alone: any model.
@@ -87,7 +85,11 @@ impl<M: Model> Judge for BySearch<M> {
             .iter()
             .map(|kept| Entry { kind: automaton.kind(&kept.op), inv: kept.inv, ret: kept.ret })
             .collect();
-        run_search(&self.0, scope, effort, &mut automaton, &entries)
+        let limits = match effort {
+            Effort::Quick => quick(scope.budget, entries.len()),
+            Effort::Full => Limits { budget: scope.budget, nodes_max: u64::MAX, cancelled: None },
+        };
+        conclude(&self.0, scope, search(&mut automaton, &entries, limits))
     }
 }
 
@@ -114,8 +116,15 @@ impl Judge for ByZones {
             Zone::Undecided => {}
         }
         let mut automaton = searchable(&register);
-        let entries = automaton.entries();
-        run_search(&self.0, scope, effort, &mut automaton, &entries)
+        let searched = match effort {
+            Effort::Quick => {
+                let entries = automaton.entries();
+                let limits = quick(scope.budget, entries.len());
+                search(&mut automaton, &entries, limits)
+            }
+            Effort::Full => race(&automaton, scope.budget),
+        };
+        conclude(&self.0, scope, searched)
     }
 }
 
@@ -160,16 +169,8 @@ fn read<M: Model>(model: &M, scope: Scope<'_>) -> Result<Vec<Kept<M::Op>>, (u32,
     Ok(kept)
 }
 
-fn run_search<M: Model, A: Automaton>(
-    model: &M,
-    scope: Scope<'_>,
-    effort: Effort,
-    automaton: &mut A,
-    entries: &[Entry],
-) -> Judged {
-    let nodes_max = nodes_max(effort, entries.len());
-    let limits = Limits { budget: scope.budget, nodes_max, cancelled: None };
-    let searched = search(automaton, entries, limits);
+/// From the result of a search to an answer.
+fn conclude<M: Model>(model: &M, scope: Scope<'_>, searched: Searched) -> Judged {
     match searched.found {
         Found::Legal => Judged::Linearizable(Method::Search(searched.nodes)),
         Found::Illegal { reached } => match read(model, scope) {

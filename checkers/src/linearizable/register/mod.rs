@@ -2,12 +2,14 @@
 //! zone algorithm and a search of their own.
 
 mod compact;
+mod frontier;
 mod proof;
 mod search;
 mod zone;
 
 pub(crate) use compact::{Compact, compact};
 use compact::{F, RegisterCall};
+pub(crate) use frontier::frontier;
 pub(crate) use proof::{Conclusion, Proof, prove};
-pub(crate) use search::searchable;
+pub(crate) use search::{RegisterAutomaton, searchable};
 pub(crate) use zone::{Zone, zone};

@@ -68,6 +68,11 @@ pub(crate) fn searchable(register: &Compact) -> RegisterAutomaton {
 }
 
 impl RegisterAutomaton {
+    /// The calls left, in the order of their invocations.
+    pub(crate) fn calls(&self) -> &[RegisterCall] {
+        &self.calls
+    }
+
     /// The calls left, as the searches take them.
     pub(crate) fn entries(&self) -> Vec<Entry> {
         let entry = |(kind, call): (usize, &RegisterCall)| Entry {

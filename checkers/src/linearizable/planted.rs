@@ -1,0 +1,92 @@
+//! Bugs on purpose, one for each rule of each algorithm, so that tests can show that the comparison
+//! with brute force finds them. Outside of tests there are none, and asking costs nothing.
+
+/// A rule that is broken.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Bug {
+    /// Z1: no optional call ever counts.
+    NoOptionalCounts,
+    /// Z1: an optional cas does not make what it needs count.
+    NoClosure,
+    /// Z1: a value that may have been written twice is taken to have the first writer.
+    SecondWriterIgnored,
+    /// Z2: a value seen before it was written is let pass.
+    FutureIgnored,
+    /// Z2: a second cas from one value is let pass.
+    ForkIgnored,
+    /// Z2: the order inside chains is not checked.
+    ChainOrderIgnored,
+    /// Z3: a zone ends with the last write, not the last call.
+    ReadsOutsideZones,
+    /// Z4: forward zones may overlap.
+    ForwardOverlapIgnored,
+    /// Z4: backward zones may lie inside forward ones.
+    BackwardInsideIgnored,
+    /// Z5: failed cas are not looked at.
+    MissesIgnored,
+    /// Z5: a value has ended once anything was written, whenever that was invoked.
+    EndsTooSoon,
+    /// Z5: a value has not begun until its writer has returned.
+    BeginsTooLate,
+    /// R2: a write of the current value takes effect at once, as if it only looked.
+    WritesLook,
+    /// R3: a needed state is not left although it can be had again.
+    NoWayBack,
+    /// R3: what grows is taken never to come back, although something can start anew.
+    NothingStartsAnew,
+    /// R4: of equal calls the first is tried, even if it has taken effect.
+    TwinsForgotten,
+    /// R5: no optional call is searched.
+    NothingOptional,
+    /// R5: optional calls that failed cas may need are left out.
+    NoSeparators,
+    /// R6: what used fewer optional calls is dropped.
+    MoreIsBetter,
+    /// A configuration is known by its calls, whatever the state.
+    StateForgotten,
+    /// Optional cas have no use for a value.
+    OptionalCasForgotten,
+    /// Frontier: a write of the current value is not absorbed when it is invoked.
+    NotAbsorbedAtOnce,
+    /// Frontier: any write absorbs writes that are invoked later.
+    AbsorbedForEver,
+    /// Frontier: a write that changes nothing is never used.
+    NothingHides,
+    /// Frontier: no optional cas or failed cas has a use for an absorbed write.
+    ExplicitUseless,
+    /// Frontier: an absorbed write is let go although its value is awaited.
+    AwaitedLetGo,
+    /// Frontier: configurations that saw less are as good.
+    LooksForgotten,
+    /// Frontier: configurations that owe writes are as good.
+    DebtsForgotten,
+}
+
+/// Whether a rule is broken in this thread.
+#[cfg(not(test))]
+pub(crate) const fn planted(_bug: Bug) -> bool {
+    false
+}
+
+#[cfg(test)]
+pub(crate) use in_tests::{plant, planted};
+
+#[cfg(test)]
+mod in_tests {
+    use std::cell::Cell;
+
+    use super::Bug;
+
+    thread_local! {
+        static PLANTED: Cell<Option<Bug>> = const { Cell::new(None) };
+    }
+
+    pub(crate) fn planted(bug: Bug) -> bool {
+        PLANTED.get() == Some(bug)
+    }
+
+    /// Breaks a rule in this thread, and no other.
+    pub(crate) fn plant(bug: Option<Bug>) {
+        PLANTED.set(bug);
+    }
+}

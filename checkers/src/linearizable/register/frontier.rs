@@ -1,0 +1,441 @@
+//! Breadth-first search over the events of a register, with writes that cost nothing.
+//!
+//! Most writes are overwritten before anyone looks. So a write that has to return need not take
+//! effect explicitly: since its invocation some other write took effect, just before which it can
+//! have happened unseen, or the value was its own anyway. Such a write is *absorbed*. Only the
+//! configurations of the current event are in memory, and of these only those that no other one
+//! can do better than ([`Layer`]). The first event that no configuration gets past ends the
+//! shortest prefix without a legal order.
+//!
+//! An illegal answer is confirmed by others before it is believed; a legal one needs no confirmation.
+
+use rustc_hash::{FxHashMap, FxHashSet};
+
+use super::search::RegisterAutomaton;
+use super::{F, RegisterCall};
+use crate::linearizable::automaton::Automaton as _;
+use crate::linearizable::dfs::{Found, GaveUp, Limits, Searched};
+use crate::linearizable::mask::Mask;
+use crate::linearizable::memory::Reservation;
+use crate::linearizable::timeline::{Event, Timeline};
+
+/// Searches breadth first for a legal order.
+pub(crate) fn frontier(register: &RegisterAutomaton, limits: Limits<'_>) -> Searched {
+    let entries = register.entries();
+    let timeline = Timeline::new(&entries, |a, b| register.same(a, b));
+    match timeline.slots {
+        0..=64 => Frontier::<1>::new(register, &timeline, limits).run(),
+        65..=128 => Frontier::<2>::new(register, &timeline, limits).run(),
+        129..=256 => Frontier::<4>::new(register, &timeline, limits).run(),
+        257..=1024 => Frontier::<16>::new(register, &timeline, limits).run(),
+        slots => Searched {
+            found: Found::GaveUp { reached: 0, why: GaveUp::TooManyOpen(slots) },
+            nodes: 0,
+        },
+    }
+}
+
+/// How many configurations pass between counts of those in memory.
+const NODES_PER_COUNT: u64 = 1024;
+
+/// What has been done so far, as far as it matters for what is to come.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+struct Configuration<const N: usize> {
+    value: u32,
+    /// Open calls that took effect: reads and failed cas that saw what they needed, cas, and
+    /// writes whose value was current at some time.
+    done: Mask<N>,
+    /// Open writes that happened have a place where nobody would have noticed.
+    absorbed: Mask<N>,
+}
+
+/// Classes of open calls, as sets of slots.
+#[derive(Clone, Copy)]
+struct Classes<const N: usize> {
+    /// Cas that happened: done or not, that makes a difference.
+    cas: Mask<N>,
+    /// Reads and failed cas: the more are done, the better.
+    looks: Mask<N>,
+    /// Writes that happened.
+    writes: Mask<N>,
+}
+
+/// Calls on each value that have not been invoked yet.
+struct Future {
+    /// Reads and cas that happened, and need the value.
+    observers: Vec<u32>,
+    /// Calls that lead to the value.
+    writers: Vec<u32>,
+    /// Optional cas from the value.
+    optional_cas: Vec<u32>,
+    /// Failed cas that expected the value.
+    misses: Vec<u32>,
+}
+
+impl Future {
+    fn new(register: &RegisterAutomaton) -> Self {
+        let zeroes = || vec![0; register.known_states()];
+        let mut future = Self {
+            observers: zeroes(),
+            writers: zeroes(),
+            optional_cas: zeroes(),
+            misses: zeroes(),
+        };
+        for call in register.calls() {
+            future.count(call, 1);
+        }
+        future
+    }
+
+    fn count(&mut self, call: &RegisterCall, by: i32) {
+        let add = |counts: &mut Vec<u32>, value: u32| {
+            let count = &mut counts[value as usize];
+            *count = count.wrapping_add_signed(by);
+        };
+        match call.f {
+            F::Read => add(&mut self.observers, call.a),
+            F::Miss => add(&mut self.misses, call.a),
+            F::Write => add(&mut self.writers, call.a),
+            F::Cas => {
+                let from =
+                    if call.is_optional() { &mut self.optional_cas } else { &mut self.observers };
+                add(from, call.a);
+                add(&mut self.writers, call.b);
+            }
+        }
+    }
+}
+
+struct Frontier<'a, const N: usize> {
+    calls: &'a [RegisterCall],
+    timeline: &'a Timeline,
+    limits: Limits<'a>,
+    /// Open calls by the time of their return, optional ones last in the order of invocation.
+    open: Vec<u32>,
+    classes: Classes<N>,
+    future: Future,
+    layer: Vec<Configuration<N>>,
+    nodes: u64,
+    memory: Reservation<'a>,
+}
+
+impl<'a, const N: usize> Frontier<'a, N> {
+    fn new(register: &'a RegisterAutomaton, timeline: &'a Timeline, limits: Limits<'a>) -> Self {
+        let empty = Mask::EMPTY;
+        Self {
+            calls: register.calls(),
+            timeline,
+            limits,
+            open: Vec::new(),
+            classes: Classes { cas: empty, looks: empty, writes: empty },
+            future: Future::new(register),
+            layer: vec![Configuration { value: 0, done: empty, absorbed: empty }],
+            nodes: 0,
+            memory: Reservation::new(limits.budget),
+        }
+    }
+
+    fn run(mut self) -> Searched {
+        let mut found = Found::Legal;
+        for &Event { entry, is_return } in &self.timeline.events {
+            if !is_return {
+                self.invoke(entry);
+                continue;
+            }
+            let reached = self.calls[entry as usize].ret;
+            if let Err(why) = self.finish(entry) {
+                found = Found::GaveUp { reached, why };
+                break;
+            }
+            if self.layer.is_empty() {
+                found = Found::Illegal { reached };
+                break;
+            }
+        }
+        Searched { found, nodes: self.nodes }
+    }
+
+    fn call(&self, entry: u32) -> &'a RegisterCall {
+        &self.calls[entry as usize]
+    }
+
+    fn slot(&self, entry: u32) -> u32 {
+        self.timeline.slot[entry as usize]
+    }
+
+    fn invoke(&mut self, entry: u32) {
+        let (call, slot) = (self.call(entry), self.slot(entry));
+        self.future.count(call, -1);
+        match call.f {
+            F::Read | F::Miss => self.classes.looks.set(slot),
+            F::Write if !call.is_optional() => self.classes.writes.set(slot),
+            F::Cas if !call.is_optional() => self.classes.cas.set(slot),
+            F::Write | F::Cas => {}
+        }
+        let at = self.open.partition_point(|other| self.call(*other).ret <= call.ret);
+        self.open.insert(at, entry);
+        for configuration in &mut self.layer {
+            let same = configuration.value == call.a;
+            match call.f {
+                F::Read if same => configuration.done.set(slot),
+                F::Miss if !same => configuration.done.set(slot),
+                F::Write if same => configuration.absorbed.set(slot),
+                _ => {}
+            }
+        }
+    }
+
+    /// Lets a call return in every configuration.
+    fn finish(&mut self, entry: u32) -> Result<(), GaveUp> {
+        let slot = self.slot(entry);
+        let mut classes = self.classes;
+        classes.cas.clear(slot);
+        classes.looks.clear(slot);
+        classes.writes.clear(slot);
+        if self.layer.iter().all(|configuration| configuration.done.has(slot)) {
+            for configuration in &mut self.layer {
+                configuration.done.clear(slot);
+                configuration.absorbed.clear(slot);
+            }
+        } else {
+            let layer = std::mem::take(&mut self.layer);
+            let mut out = Layer::new(slot, classes);
+            let mut seen = FxHashSet::default();
+            for configuration in &layer {
+                self.continue_from(configuration, entry, &mut out, &mut seen)?;
+            }
+            self.layer = out.configurations();
+        }
+        self.classes = classes;
+        self.open.retain(|other| *other != entry);
+        Ok(())
+    }
+
+    /// Finds the ways in which `entry` can have happened before it returns.
+    fn continue_from(
+        &mut self,
+        configuration: &Configuration<N>,
+        entry: u32,
+        out: &mut Layer<N>,
+        seen: &mut FxHashSet<Configuration<N>>,
+    ) -> Result<(), GaveUp> {
+        let slot = self.slot(entry);
+        let is_write = self.call(entry).f == F::Write;
+        if configuration.done.has(slot) {
+            out.insert(*configuration);
+            return Ok(());
+        }
+        if is_write && configuration.absorbed.has(slot) {
+            let needed = self.is_awaited(configuration, entry);
+            if !needed || self.has_other_writer(configuration, self.call(entry).a, entry) {
+                out.insert(*configuration);
+            }
+            if !needed && !self.is_explicit_useful(configuration, entry) {
+                return Ok(());
+            }
+        }
+        let mut pending = vec![*configuration];
+        while let Some(from) = pending.pop() {
+            for at in 0..self.open.len() {
+                let Some(step) = self.step(&from, at, entry) else { continue };
+                self.nodes += 1;
+                self.limits.check(self.nodes)?;
+                if self.nodes.is_multiple_of(NODES_PER_COUNT) {
+                    // Tables are at most half full.
+                    let count = self.layer.len() + out.len() + seen.len();
+                    let bytes = 2 * count * size_of::<Configuration<N>>();
+                    self.memory.reach(bytes as u64).map_err(GaveUp::Budget)?;
+                }
+                let to = step.to;
+                if to.done.has(slot) {
+                    out.insert(to);
+                    continue;
+                }
+                if is_write && to.absorbed.has(slot) && !step.optional {
+                    out.insert(to);
+                }
+                if (!step.write || step.useful) && seen.insert(to) {
+                    pending.push(to);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether a call that happened needs the value of a write, which is not the current one.
+    fn is_awaited(&self, configuration: &Configuration<N>, write: u32) -> bool {
+        let value = self.call(write).a;
+        configuration.value != value
+            && (self.future.observers[value as usize] > 0
+                || self.undone(configuration).any(|other| {
+                    let call = self.call(other);
+                    other != write && !call.is_optional() && call.observed() == Some(value)
+                }))
+    }
+
+    fn has_other_writer(&self, configuration: &Configuration<N>, value: u32, except: u32) -> bool {
+        self.future.writers[value as usize] > 0
+            || self
+                .undone(configuration)
+                .any(|other| other != except && self.call(other).product() == Some(value))
+    }
+
+    /// Whether a write that could be absorbed, and that nobody awaits, may be of use as the current
+    /// value all the same: to a failed cas, to an optional cas, or to let other writes be absorbed.
+    fn is_explicit_useful(&self, configuration: &Configuration<N>, write: u32) -> bool {
+        let value = self.call(write).a;
+        configuration.value == value
+            || self.future.optional_cas[value as usize] > 0
+            || self.future.misses[configuration.value as usize] > 0
+            || self.undone(configuration).filter(|other| *other != write).any(|other| {
+                let call = self.call(other);
+                match call.f {
+                    F::Miss => true,
+                    F::Cas => call.is_optional() && call.a == value,
+                    F::Write => {
+                        !call.is_optional() && !configuration.absorbed.has(self.slot(other))
+                    }
+                    F::Read => false,
+                }
+            })
+    }
+
+    /// Open calls that have not taken effect.
+    fn undone<'s>(&'s self, configuration: &'s Configuration<N>) -> impl Iterator<Item = u32> + 's {
+        self.open.iter().copied().filter(|open| !configuration.done.has(self.slot(*open)))
+    }
+
+    /// What follows when the open call at `at` takes effect now, unless that is pointless.
+    fn step(&self, from: &Configuration<N>, at: usize, returning: u32) -> Option<Step<N>> {
+        let entry = self.open[at];
+        let (call, slot) = (self.call(entry), self.slot(entry));
+        if from.done.has(slot) {
+            return None;
+        }
+        let value = match call.f {
+            F::Write => call.a,
+            F::Cas if call.a == from.value => call.b,
+            _ => return None,
+        };
+        let write = call.f == F::Write;
+        if value == from.value {
+            // It changes nothing, but other writes can hide behind it.
+            let mut hiding = self.classes.writes.without(&from.done).without(&from.absorbed);
+            hiding.clear(slot);
+            if call.is_optional() || entry != returning && hiding.is_empty() {
+                return None;
+            }
+        }
+        let twin = self.open[..at].iter().any(|other| {
+            let that = self.call(*other);
+            (that.f, that.a, that.b) == (call.f, call.a, call.b)
+                && !from.done.has(self.slot(*other))
+        });
+        if twin || value != from.value && self.strands(from, entry) {
+            return None;
+        }
+        let mut to = Configuration { value, ..*from };
+        to.done.set(slot);
+        if write {
+            to.absorbed = to.absorbed.or(&self.classes.writes);
+        }
+        let mut useful = false;
+        for &other in &self.open {
+            let (that, slot) = (self.call(other), self.slot(other));
+            if to.done.has(slot) {
+                continue;
+            }
+            match that.f {
+                F::Read if that.a == value => {
+                    to.done.set(slot);
+                    useful = true;
+                }
+                F::Miss if that.a != value => {
+                    to.done.set(slot);
+                    useful = true;
+                }
+                F::Cas if that.a == value => useful = true,
+                F::Write if that.a == value && !that.is_optional() => to.absorbed.set(slot),
+                _ => {}
+            }
+        }
+        Some(Step { to, write, optional: write && call.is_optional(), useful })
+    }
+
+    /// Whether `entry` leaves the current value for good while a call that happened needs it.
+    fn strands(&self, from: &Configuration<N>, entry: u32) -> bool {
+        let value = from.value;
+        let needed = self.future.observers[value as usize] > 0
+            || self.undone(from).any(|other| {
+                let call = self.call(other);
+                other != entry && !call.is_optional() && call.observed() == Some(value)
+            });
+        needed && !self.has_other_writer(from, value, entry)
+    }
+}
+
+/// A step from one configuration to another.
+struct Step<const N: usize> {
+    to: Configuration<N>,
+    /// It was a write.
+    write: bool,
+    /// It was an optional write.
+    optional: bool,
+    /// Somebody saw the new value, or can change it by cas.
+    useful: bool,
+}
+
+/// The configurations after a return, without those that another one is at least as good as.
+struct Layer<const N: usize> {
+    /// The slot of the call that returned.
+    slot: u32,
+    classes: Classes<N>,
+    groups: FxHashMap<(u32, Mask<N>), usize>,
+    lists: Vec<Vec<Configuration<N>>>,
+}
+
+impl<const N: usize> Layer<N> {
+    fn new(slot: u32, classes: Classes<N>) -> Self {
+        Self { slot, classes, groups: FxHashMap::default(), lists: Vec::new() }
+    }
+
+    fn insert(&mut self, mut new: Configuration<N>) {
+        new.done.clear(self.slot);
+        new.absorbed = new.absorbed.and(&self.classes.writes);
+        let group = (new.value, new.done.and(&self.classes.cas));
+        let at = *self.groups.entry(group).or_insert_with(|| {
+            self.lists.push(Vec::new());
+            self.lists.len() - 1
+        });
+        let classes = self.classes;
+        let list = &mut self.lists[at];
+        if list.iter().any(|old| is_as_good(old, &new, &classes)) {
+            return;
+        }
+        list.retain(|old| !is_as_good(&new, old, &classes));
+        list.push(new);
+    }
+
+    fn len(&self) -> usize {
+        self.lists.iter().map(Vec::len).sum()
+    }
+
+    fn configurations(self) -> Vec<Configuration<N>> {
+        self.lists.into_iter().flatten().collect()
+    }
+}
+
+/// Whether `one` can do whatever `other` can, when they agree in value and cas: it used no other
+/// writes and optional calls, has seen at least as much, and has no write to do that `other` is
+/// free of.
+fn is_as_good<const N: usize>(
+    one: &Configuration<N>,
+    other: &Configuration<N>,
+    classes: &Classes<N>,
+) -> bool {
+    let used = |c: &Configuration<N>| c.done.without(&classes.cas).without(&classes.looks);
+    let owed = |c: &Configuration<N>| classes.writes.without(&c.done).without(&c.absorbed);
+    used(one).within(&used(other))
+        && other.done.and(&classes.looks).within(&one.done)
+        && owed(one).within(&owed(other))
+}
