@@ -55,3 +55,27 @@ pub(crate) trait Automaton {
     /// How many states [`Traits`] speak of; `step` may yield higher ones.
     fn known_states(&self) -> usize;
 }
+
+/// Searches are compiled once for all models but registers: asking through a pointer costs little
+/// beside looking up a step.
+impl Automaton for &mut dyn Automaton {
+    fn start(&self) -> u32 {
+        (**self).start()
+    }
+
+    fn step(&mut self, state: u32, kind: u32) -> u32 {
+        (**self).step(state, kind)
+    }
+
+    fn traits(&self, kind: u32) -> Traits {
+        (**self).traits(kind)
+    }
+
+    fn same(&self, one: u32, other: u32) -> bool {
+        (**self).same(one, other)
+    }
+
+    fn known_states(&self) -> usize {
+        (**self).known_states()
+    }
+}

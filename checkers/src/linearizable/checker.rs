@@ -129,6 +129,12 @@ impl Linearizable {
         Self { judge: Box::new(BySearch(model)), keyed: false }
     }
 
+    /// With one algorithm alone.
+    #[cfg(test)]
+    pub(crate) fn judged_by(judge: Box<dyn Judge>) -> Self {
+        Self { judge, keyed: false }
+    }
+
     /// Whether values are `[key, value]` pairs, one object for each key. A history whose header
     /// says so is keyed in any case.
     #[must_use]

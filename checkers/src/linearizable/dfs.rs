@@ -17,6 +17,7 @@ use super::NEVER;
 use super::automaton::{Automaton, Entry, REFUSED, Traits};
 use super::mask::Mask;
 use super::memory::Reservation;
+use super::planted::{Bug, planted};
 use super::timeline::Timeline;
 use crate::{Budget, Exhausted};
 
@@ -100,9 +101,8 @@ pub(crate) fn search<A: Automaton>(
     match timeline.slots {
         0..=64 => Search::<A, 1>::new(automaton, entries, &timeline, limits).run(),
         65..=128 => Search::<A, 2>::new(automaton, entries, &timeline, limits).run(),
-        129..=256 => Search::<A, 4>::new(automaton, entries, &timeline, limits).run(),
-        257..=1024 => Search::<A, 16>::new(automaton, entries, &timeline, limits).run(),
-        1025..=8192 => Search::<A, 128>::new(automaton, entries, &timeline, limits).run(),
+        129..=512 => Search::<A, 8>::new(automaton, entries, &timeline, limits).run(),
+        513..=8192 => Search::<A, 128>::new(automaton, entries, &timeline, limits).run(),
         slots => Searched {
             found: Found::GaveUp { reached: 0, why: GaveUp::TooManyOpen(slots) },
             nodes: 0,
@@ -259,7 +259,7 @@ impl<'a, A: Automaton, const N: usize> Search<'a, A, N> {
         open.iter().any(|&other| {
             let that = &self.entries[other as usize];
             that.ret < this.ret
-                && !mask.has(self.timeline.slot[other as usize])
+                && (!mask.has(self.timeline.slot[other as usize]) || planted(Bug::TwinsForgotten))
                 && self.automaton.same(that.kind, this.kind)
         })
     }
@@ -300,7 +300,10 @@ impl<'a, A: Automaton, const N: usize> Search<'a, A, N> {
     /// Whether a call can take effect in `state` and never changes any.
     fn only_looks(&mut self, entry: u32, state: u32) -> bool {
         match self.looks[entry as usize] {
-            Look::Never => false,
+            Look::Never => {
+                planted(Bug::WritesLook)
+                    && self.automaton.step(state, self.entries[entry as usize].kind) == state
+            }
             Look::At(wanted) => wanted == state,
             Look::Sometimes => {
                 self.automaton.step(state, self.entries[entry as usize].kind) == state
@@ -438,15 +441,16 @@ impl Ahead {
         let own = u32::from(!needs.optional && needs.requires == state);
         let returns = self.reachable[state as usize] > 0
             || self.anywhere > 0
-            || self.further > 0 && self.anchored > 0;
-        needed > own && !returns
+            || self.further > 0 && self.anchored > 0 && !planted(Bug::NothingStartsAnew);
+        needed > own && (!returns || planted(Bug::NoWayBack))
     }
 
     /// Whether nobody has a use for a state.
     fn is_useless(&self, state: u32) -> bool {
         self.exact
             && self.needed.get(state as usize).is_none_or(|count| *count == 0)
-            && self.wanted.get(state as usize).is_none_or(|count| *count == 0)
+            && (self.wanted.get(state as usize).is_none_or(|count| *count == 0)
+                || planted(Bug::OptionalCasForgotten))
     }
 }
 
@@ -473,7 +477,8 @@ impl<const N: usize> Memo<N> {
             Self::Antichain { used, len } => {
                 let sets = used.entry((event, state, mask.without(optional))).or_default();
                 let set = mask.and(optional);
-                if sets.iter().any(|smaller| smaller.within(&set)) {
+                let reversed = planted(Bug::MoreIsBetter) && !sets.is_empty();
+                if reversed || sets.iter().any(|smaller| smaller.within(&set)) {
                     return Ok(false);
                 }
                 sets.retain(|larger| !set.within(larger));
@@ -520,6 +525,7 @@ impl<const N: usize> Table<N> {
         if self.len * 2 >= self.slots.len() {
             self.grow(memory)?;
         }
+        let state = if planted(Bug::StateForgotten) { 0 } else { state };
         let at = self.find(event, state, &mask);
         if self.slots[at].event != NEVER {
             return Ok(false);

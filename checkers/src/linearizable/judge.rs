@@ -2,7 +2,7 @@
 
 use deposed_history::History;
 
-use super::automaton::Entry;
+use super::automaton::{Automaton, Entry};
 use super::case::{Begin, Case, Kept, parse};
 use super::dfs::{Found, GaveUp, Limits, Searched, search};
 use super::minimise::minimise;
@@ -89,6 +89,7 @@ impl<M: Model> Judge for BySearch<M> {
             Effort::Quick => quick(scope.budget, entries.len()),
             Effort::Full => Limits { budget: scope.budget, nodes_max: u64::MAX, cancelled: None },
         };
+        let mut automaton: &mut dyn Automaton = &mut automaton;
         conclude(&self.0, scope, search(&mut automaton, &entries, limits))
     }
 }
@@ -170,7 +171,7 @@ fn read<M: Model>(model: &M, scope: Scope<'_>) -> Result<Vec<Kept<M::Op>>, (u32,
 }
 
 /// From the result of a search to an answer.
-fn conclude<M: Model>(model: &M, scope: Scope<'_>, searched: Searched) -> Judged {
+pub(crate) fn conclude<M: Model>(model: &M, scope: Scope<'_>, searched: Searched) -> Judged {
     match searched.found {
         Found::Legal => Judged::Linearizable(Method::Search(searched.nodes)),
         Found::Illegal { reached } => match read(model, scope) {

@@ -1,7 +1,7 @@
 //! Makes a case small by weakenings only: what is left still proves the whole illegal.
 
 use super::NEVER;
-use super::automaton::Entry;
+use super::automaton::{Automaton, Entry};
 use super::case::{Begin, Case, Kept};
 use super::dfs::{Found, GaveUp, Limits, search};
 use super::model::Model;
@@ -69,7 +69,8 @@ impl<M: Model> Minimiser<'_, M> {
             .map(|kept| Entry { kind: self.automaton.kind(&kept.op), inv: kept.inv, ret: kept.ret })
             .collect();
         let limits = Limits { budget: self.budget, nodes_max: NODES_PER_TRY, cancelled: None };
-        match search(&mut self.automaton, &entries, limits).found {
+        let mut automaton: &mut dyn Automaton = &mut self.automaton;
+        match search(&mut automaton, &entries, limits).found {
             Found::Illegal { .. } => true,
             Found::GaveUp { why: GaveUp::Budget(_), .. } => {
                 self.exhausted = true;

@@ -21,9 +21,12 @@ mod minimise;
 mod model;
 pub mod models;
 mod object;
+mod planted;
 mod portfolio;
 mod register;
 mod table;
+#[cfg(test)]
+mod tests;
 mod timeline;
 mod verify;
 mod witness;

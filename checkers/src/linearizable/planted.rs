@@ -12,8 +12,6 @@ pub(crate) enum Bug {
     SecondWriterIgnored,
     /// Z2: a value seen before it was written is let pass.
     FutureIgnored,
-    /// Z2: a second cas from one value is let pass.
-    ForkIgnored,
     /// Z2: the order inside chains is not checked.
     ChainOrderIgnored,
     /// Z3: a zone ends with the last write, not the last call.

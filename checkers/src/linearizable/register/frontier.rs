@@ -17,6 +17,7 @@ use crate::linearizable::automaton::Automaton as _;
 use crate::linearizable::dfs::{Found, GaveUp, Limits, Searched};
 use crate::linearizable::mask::Mask;
 use crate::linearizable::memory::Reservation;
+use crate::linearizable::planted::{Bug, planted};
 use crate::linearizable::timeline::{Event, Timeline};
 
 /// Searches breadth first for a legal order.
@@ -26,8 +27,7 @@ pub(crate) fn frontier(register: &RegisterAutomaton, limits: Limits<'_>) -> Sear
     match timeline.slots {
         0..=64 => Frontier::<1>::new(register, &timeline, limits).run(),
         65..=128 => Frontier::<2>::new(register, &timeline, limits).run(),
-        129..=256 => Frontier::<4>::new(register, &timeline, limits).run(),
-        257..=1024 => Frontier::<16>::new(register, &timeline, limits).run(),
+        129..=512 => Frontier::<8>::new(register, &timeline, limits).run(),
         slots => Searched {
             found: Found::GaveUp { reached: 0, why: GaveUp::TooManyOpen(slots) },
             nodes: 0,
@@ -179,7 +179,10 @@ impl<'a, const N: usize> Frontier<'a, N> {
             match call.f {
                 F::Read if same => configuration.done.set(slot),
                 F::Miss if !same => configuration.done.set(slot),
-                F::Write if same => configuration.absorbed.set(slot),
+                F::Write if same && !planted(Bug::NotAbsorbedAtOnce) => {
+                    configuration.absorbed.set(slot);
+                }
+                F::Write if planted(Bug::AbsorbedForEver) => configuration.absorbed.set(slot),
                 _ => {}
             }
         }
@@ -227,7 +230,10 @@ impl<'a, const N: usize> Frontier<'a, N> {
         }
         if is_write && configuration.absorbed.has(slot) {
             let needed = self.is_awaited(configuration, entry);
-            if !needed || self.has_other_writer(configuration, self.call(entry).a, entry) {
+            if !needed
+                || planted(Bug::AwaitedLetGo)
+                || self.has_other_writer(configuration, self.call(entry).a, entry)
+            {
                 out.insert(*configuration);
             }
             if !needed && !self.is_explicit_useful(configuration, entry) {
@@ -284,6 +290,9 @@ impl<'a, const N: usize> Frontier<'a, N> {
     /// value all the same: to a failed cas, to an optional cas, or to let other writes be absorbed.
     fn is_explicit_useful(&self, configuration: &Configuration<N>, write: u32) -> bool {
         let value = self.call(write).a;
+        if planted(Bug::ExplicitUseless) {
+            return false;
+        }
         configuration.value == value
             || self.future.optional_cas[value as usize] > 0
             || self.future.misses[configuration.value as usize] > 0
@@ -322,7 +331,8 @@ impl<'a, const N: usize> Frontier<'a, N> {
             // It changes nothing, but other writes can hide behind it.
             let mut hiding = self.classes.writes.without(&from.done).without(&from.absorbed);
             hiding.clear(slot);
-            if call.is_optional() || entry != returning && hiding.is_empty() {
+            let hides = !hiding.is_empty() && !planted(Bug::NothingHides);
+            if call.is_optional() || entry != returning && !hides {
                 return None;
             }
         }
@@ -436,6 +446,6 @@ fn is_as_good<const N: usize>(
     let used = |c: &Configuration<N>| c.done.without(&classes.cas).without(&classes.looks);
     let owed = |c: &Configuration<N>| classes.writes.without(&c.done).without(&c.absorbed);
     used(one).within(&used(other))
-        && other.done.and(&classes.looks).within(&one.done)
-        && owed(one).within(&owed(other))
+        && (other.done.and(&classes.looks).within(&one.done) || planted(Bug::LooksForgotten))
+        && (owed(one).within(&owed(other)) || planted(Bug::DebtsForgotten))
 }

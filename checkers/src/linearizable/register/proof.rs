@@ -111,7 +111,7 @@ impl Prover<'_> {
                 loop {
                     let next = self.values.next[at as usize];
                     let writer = self.values.writer[at as usize];
-                    let follower = self.values.writer[next as usize];
+                    let follower = *self.values.writer.get(next as usize)?;
                     self.keep(writer);
                     self.step(writer, follower, EdgeKind::WriteRead);
                     at = next;

@@ -2,6 +2,7 @@
 
 use super::{Compact, F, RegisterCall};
 use crate::linearizable::automaton::{Automaton, Entry, REFUSED, Traits};
+use crate::linearizable::planted::{Bug, planted};
 
 /// A register's calls as an automaton: a kind is the index of a call.
 #[derive(Debug, Clone)]
@@ -49,10 +50,13 @@ pub(crate) fn searchable(register: &Compact) -> RegisterAutomaton {
     let other = register.values;
     let calls = register.calls.iter().filter_map(|call| {
         let mut call = *call;
+        if call.is_optional() && planted(Bug::NothingOptional) {
+            return None;
+        }
         if let (true, Some(v)) = (call.is_optional(), call.product())
             && seen_until[v as usize] <= call.inv
         {
-            if miss_until <= call.inv {
+            if miss_until <= call.inv || planted(Bug::NoSeparators) {
                 return None;
             }
             if !referenced[v as usize] {

@@ -6,6 +6,7 @@
 
 use super::{Compact, F, RegisterCall};
 use crate::linearizable::NEVER;
+use crate::linearizable::planted::{Bug, planted};
 
 /// No call, no value.
 const NONE: u32 = u32::MAX;
@@ -113,16 +114,20 @@ impl Values {
         }
         while let Some(v) = stack.pop() {
             let v = v as usize;
-            if optional[v] == NONE {
+            if optional[v] == NONE || planted(Bug::NoOptionalCounts) {
                 continue;
             }
             if writer[v] != NONE || twice[v] || v == 0 {
+                if planted(Bug::SecondWriterIgnored) {
+                    continue;
+                }
                 return None;
             }
             writer[v] = optional[v];
             let call = &register.calls[optional[v] as usize];
             if let Some(u) = call.observed()
                 && witness[u as usize] == NONE
+                && !planted(Bug::NoClosure)
             {
                 witness[u as usize] = optional[v];
                 stack.push(u);
@@ -181,7 +186,8 @@ impl Values {
                 if writer == NONE {
                     return Err(Violation::Unwritten { observer: index });
                 }
-                if register.calls[writer as usize].inv > call.ret {
+                let future = register.calls[writer as usize].inv > call.ret;
+                if future && !planted(Bug::FutureIgnored) {
                     return Err(Violation::Future { observer: index, writer });
                 }
             }
@@ -199,7 +205,9 @@ impl Values {
             if call.ret < self.first[v].time || self.first[v].call == NONE && v != 0 {
                 self.first[v] = Bound { time: call.ret, call: index };
             }
-            if call.inv > self.last[v].time {
+            if call.inv > self.last[v].time
+                && !(call.f == F::Read && planted(Bug::ReadsOutsideZones))
+            {
                 self.last[v] = Bound { time: call.inv, call: index };
             }
         }
@@ -220,7 +228,8 @@ impl Values {
             while value != NONE {
                 let v = value as usize;
                 seen += 1;
-                if self.first[v].time < latest.time {
+                let backwards = self.first[v].time < latest.time;
+                if backwards && !planted(Bug::ChainOrderIgnored) {
                     let (earlier, later) = (latest.call, self.first[v].call);
                     return Err(Violation::Backwards { earlier, later });
                 }
@@ -259,7 +268,7 @@ impl Values {
         let mut forward: Vec<Span> = chains.iter().copied().filter(|s| s.first < s.last).collect();
         forward.sort_unstable_by_key(|span| span.first);
         for pair in forward.windows(2) {
-            if pair[1].first < pair[0].last {
+            if pair[1].first < pair[0].last && !planted(Bug::ForwardOverlapIgnored) {
                 return Err(Violation::Overlap { one: pair[0].head, other: pair[1].head });
             }
         }
@@ -267,6 +276,7 @@ impl Values {
             let before = forward.partition_point(|f| f.first < span.last);
             if let Some(around) = before.checked_sub(1).map(|at| forward[at])
                 && span.first < around.last
+                && !planted(Bug::BackwardInsideIgnored)
             {
                 return Err(Violation::Overlap { one: around.head, other: span.head });
             }
@@ -276,7 +286,8 @@ impl Values {
 
     /// Lemma Z5: whether every failed cas can be placed whatever order is chosen for the rest.
     fn discharges_misses(&self, register: &Compact, chains: &[Span]) -> bool {
-        if !register.calls.iter().any(|call| call.f == F::Miss) {
+        let misses = register.calls.iter().any(|call| call.f == F::Miss);
+        if !misses || planted(Bug::MissesIgnored) {
             return true;
         }
         let n = self.present.len();
@@ -292,7 +303,9 @@ impl Values {
             while value != NONE {
                 let v = value as usize;
                 if self.writer[v] != NONE {
-                    latest = latest.max(register.calls[self.writer[v] as usize].inv);
+                    let writer = &register.calls[self.writer[v] as usize];
+                    let late = planted(Bug::BeginsTooLate) && !writer.is_optional();
+                    latest = latest.max(if late { writer.ret } else { writer.inv });
                 }
                 begun[v] = latest;
                 latest = latest.max(self.last[v].time);
@@ -322,6 +335,7 @@ impl Values {
                 return true;
             }
             let seen = self.first[u].time;
+            let seen = if planted(Bug::EndsTooSoon) { 0 } else { seen };
             let after = register.calls.partition_point(|call| call.inv <= seen);
             if change[after] < miss.ret {
                 return true;

@@ -1,23 +1,23 @@
 //! Registers against brute force.
 
-use crate::oracle::{End, Random, Spec, fuzz};
-use deposed_checkers::linearizable::models::Register;
-use deposed_checkers::{Checker, Linearizable, ModelKind};
+use super::oracle::{End, Random, Spec, fuzz};
+use crate::linearizable::models::Register;
+use crate::{Checker, Linearizable, ModelKind};
 use deposed_history::Value;
 
 #[derive(Debug, Clone)]
-enum RegisterOp {
+pub(crate) enum RegisterOp {
     Read(Option<i64>),
     Write(Option<i64>),
     Cas(Option<i64>, Option<i64>),
 }
 
-struct RegisterSpec {
-    cas: bool,
+pub(crate) struct RegisterSpec {
+    pub(crate) cas: bool,
     /// Values are drawn from so many, or are all different.
-    values: Option<u64>,
+    pub(crate) values: Option<u64>,
     /// Whether a refused cas says so.
-    observes: bool,
+    pub(crate) observes: bool,
 }
 
 impl RegisterSpec {

@@ -2,8 +2,8 @@
 
 use std::collections::{BTreeSet, VecDeque};
 
-use crate::oracle::{End, Random, Spec, fuzz};
-use deposed_checkers::{Checker, Linearizable, ModelKind};
+use super::oracle::{End, Random, Spec, fuzz};
+use crate::{Checker, Linearizable, ModelKind};
 use deposed_history::Value;
 
 fn product(kind: ModelKind) -> Vec<(&'static str, Box<dyn Checker>)> {
@@ -19,13 +19,13 @@ fn ints(items: impl IntoIterator<Item = i64>) -> Value {
 }
 
 /// One key of a store of strings.
-struct KvSpec {
-    unique: bool,
-    puts: bool,
+pub(crate) struct KvSpec {
+    pub(crate) unique: bool,
+    pub(crate) puts: bool,
 }
 
 #[derive(Debug, Clone)]
-enum KvOp {
+pub(crate) enum KvOp {
     Get(String),
     Put(String),
     Append(String),

@@ -1,6 +1,6 @@
 //! What is said of a violation.
 
-use deposed_checkers::{Analysis, Budget, Checker, Linearizable, ModelKind, Verdict};
+use crate::{Analysis, Budget, Checker, Linearizable, ModelKind, Verdict};
 use deposed_history::{Header, History, Op, OpType, PRECONDITION, Process, Value};
 
 /// One event in short: `0 invoke write 1`, values are numbers, `nil` or `a>b`.

@@ -2,7 +2,7 @@
 //!
 //! What a call does is written here once more, on purpose: nothing is shared with the checkers.
 
-use deposed_checkers::{Analysis, Budget, Checker, Verdict};
+use crate::{Analysis, Budget, Checker, Verdict};
 use deposed_history::{Header, History, Op, OpType, PRECONDITION, Process, Value};
 
 /// A small generator of random numbers (SplitMix64), the same on every machine.
@@ -223,7 +223,7 @@ fn try_orders<S: Spec>(
 
 /// How many random histories: `DEPOSED_FUZZ`, or a few thousand.
 pub(crate) fn rounds() -> u64 {
-    std::env::var("DEPOSED_FUZZ").ok().and_then(|n| n.parse().ok()).unwrap_or(4_000)
+    std::env::var("DEPOSED_FUZZ").ok().and_then(|n| n.parse().ok()).unwrap_or(2_000)
 }
 
 /// Compares checkers with the oracle on random histories; both answers must be frequent.

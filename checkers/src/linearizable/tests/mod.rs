@@ -1,0 +1,242 @@
+//! Each algorithm alone against brute force, with and without planted bugs, and what the verifier
+//! refuses.
+
+use deposed_history::{Header, History, Op, OpType, Process, Value};
+
+use super::NEVER;
+use super::case::{Begin, Case, Kept};
+use super::checker::Linearizable;
+use super::dfs::{Limits, search};
+use super::judge::{Effort, Judge, Judged, Scope, conclude};
+use super::model::Model as _;
+use super::models::{Register, RegisterOp};
+use super::planted::{Bug, plant};
+use super::register::{compact, frontier, searchable};
+use super::verify::{Flaw, verify};
+use crate::{Budget, Checker, Verdict};
+
+mod oracle;
+mod other_models;
+mod registers;
+mod witness;
+
+use oracle::{End, Random, Spec, history, is_linearizable, random_calls};
+use registers::RegisterSpec;
+
+/// A search alone, without zones.
+struct Alone {
+    breadth: bool,
+}
+
+impl Judge for Alone {
+    fn model_name(&self) -> &str {
+        "cas-register"
+    }
+
+    fn judge(&self, scope: Scope<'_>, _effort: Effort) -> Judged {
+        let model = Register { cas: true };
+        let register = compact(scope.history, scope.calls, scope.keyed, model).expect("a register");
+        let mut automaton = searchable(&register);
+        let limits = Limits { budget: scope.budget, nodes_max: u64::MAX, cancelled: None };
+        let searched = if self.breadth {
+            frontier(&automaton, limits)
+        } else {
+            let entries = automaton.entries();
+            search(&mut automaton, &entries, limits)
+        };
+        conclude(&model, scope, searched)
+    }
+}
+
+fn alone(breadth: bool) -> Box<dyn Checker> {
+    Box::new(Linearizable::judged_by(Box::new(Alone { breadth })))
+}
+
+const SPECS: [RegisterSpec; 4] = [
+    RegisterSpec { cas: true, values: None, observes: false },
+    RegisterSpec { cas: true, values: None, observes: true },
+    RegisterSpec { cas: true, values: Some(3), observes: false },
+    RegisterSpec { cas: true, values: Some(3), observes: true },
+];
+
+/// Depth first, without zones, agrees with brute force.
+#[test]
+fn depth_first_agrees_with_brute_force() {
+    for spec in SPECS {
+        oracle::fuzz("depth first", &spec, &[("depth first", alone(false))], 9);
+    }
+}
+
+/// Breadth first agrees with brute force.
+#[test]
+fn breadth_first_agrees_with_brute_force() {
+    for spec in SPECS {
+        oracle::fuzz("breadth first", &spec, &[("breadth first", alone(true))], 9);
+    }
+}
+
+/// How many random histories of each kind a bug may survive.
+const SURVIVED_MAX: u64 = 60_000;
+
+/// In which round brute force finds a checker wrong, if it does.
+fn wrong_at<S: Spec>(specs: &[S], checker: &dyn Checker) -> Option<u64> {
+    for round in 0..SURVIVED_MAX {
+        for spec in specs {
+            let mut random = Random::new(round);
+            let size = 2 + random.below(8) as usize;
+            let info = [0, 10, 30, 50][random.below(4) as usize];
+            let calls = random_calls(spec, &mut random, size, info);
+            if !calls.iter().any(|call| call.end == End::Ok) {
+                continue;
+            }
+            let verdict = checker.check(&history(spec, &calls), &Budget::unlimited()).verdict;
+            let expected =
+                if is_linearizable(spec, &calls) { Verdict::Valid } else { Verdict::Invalid };
+            if verdict != expected {
+                return Some(round);
+            }
+        }
+    }
+    None
+}
+
+/// Every rule that is broken on purpose is found by comparison with brute force.
+#[test]
+fn planted_bugs_are_found() {
+    use Bug::*;
+    let zones =
+        || -> Box<dyn Checker> { Box::new(Linearizable::new(crate::ModelKind::CasRegister)) };
+    let cases: [(&dyn Fn() -> Box<dyn Checker>, &[Bug]); 3] = [
+        (
+            &zones,
+            &[
+                NoOptionalCounts,
+                NoClosure,
+                SecondWriterIgnored,
+                FutureIgnored,
+                ChainOrderIgnored,
+                ReadsOutsideZones,
+                ForwardOverlapIgnored,
+                BackwardInsideIgnored,
+                MissesIgnored,
+                EndsTooSoon,
+                BeginsTooLate,
+            ],
+        ),
+        (
+            &|| alone(false),
+            &[
+                WritesLook,
+                NoWayBack,
+                TwinsForgotten,
+                NothingOptional,
+                NoSeparators,
+                MoreIsBetter,
+                StateForgotten,
+                OptionalCasForgotten,
+            ],
+        ),
+        (
+            &|| alone(true),
+            &[
+                NotAbsorbedAtOnce,
+                AbsorbedForEver,
+                NothingHides,
+                ExplicitUseless,
+                AwaitedLetGo,
+                LooksForgotten,
+                DebtsForgotten,
+            ],
+        ),
+    ];
+    let kv: &dyn Fn() -> Box<dyn Checker> = &|| Box::new(Linearizable::new(crate::ModelKind::Kv));
+    let mut survivors = Vec::new();
+    let mut try_bug = |bug, found: &dyn Fn() -> Option<u64>| {
+        plant(Some(bug));
+        if found().is_none() {
+            survivors.push(bug);
+        }
+        plant(None);
+    };
+    for (checker, bugs) in cases {
+        for &bug in bugs {
+            try_bug(bug, &|| wrong_at(&SPECS, &*checker()));
+        }
+    }
+    let spec = [other_models::KvSpec { unique: false, puts: true }];
+    try_bug(NothingStartsAnew, &|| wrong_at(&spec, &*kv()));
+    assert!(survivors.is_empty(), "{survivors:?} survive {SURVIVED_MAX} rounds");
+}
+
+/// A write of 1, a write of 2 after it, a read of 1 after that.
+fn stale() -> History {
+    let op = |kind, process, f, value: i64| {
+        Op::new(kind, Process::Client(process), f, Value::Int(value))
+    };
+    let ops = [("write", 1), ("write", 2), ("read", 1)]
+        .map(|(f, value)| [op(OpType::Invoke, 0, f, value), op(OpType::Ok, 0, f, value)]);
+    History::from_ops(Header::default(), &ops.concat())
+}
+
+fn kept(call: u32, op: RegisterOp) -> Kept<RegisterOp> {
+    Kept { call, op, inv: 2 * call + 1, ret: 2 * call + 2 }
+}
+
+fn proof() -> Case<RegisterOp> {
+    let kept = vec![
+        kept(0, RegisterOp::Write(Value::Int(1))),
+        kept(1, RegisterOp::Write(Value::Int(2))),
+        kept(2, RegisterOp::Read(Value::Int(1))),
+    ];
+    Case { begin: Begin::Initially, until: NEVER, kept }
+}
+
+fn flaw(case: &Case<RegisterOp>) -> Option<Flaw> {
+    let model = Register { cas: true };
+    verify(&model, &stale(), &[0, 1, 2], false, case, &Budget::unlimited()).err()
+}
+
+/// The verifier accepts a witness, and refuses one that leaves out what matters, that says what
+/// the history does not, or that has a legal order.
+#[test]
+fn the_verifier_refuses_what_proves_nothing() {
+    assert_eq!(flaw(&proof()), None);
+    let change = |change: &dyn Fn(&mut Case<RegisterOp>)| {
+        let mut case = proof();
+        change(&mut case);
+        flaw(&case)
+    };
+    // The write of what was read matters.
+    assert_eq!(change(&|case| drop(case.kept.remove(0))), Some(Flaw::Missing(0)));
+    // Without the write in between there is an order.
+    assert_eq!(change(&|case| drop(case.kept.remove(1))), Some(Flaw::Legal));
+    // Nobody read 3.
+    let other = RegisterOp::Read(Value::Int(3));
+    assert_eq!(change(&|case| case.kept[2].op = other.clone()), Some(Flaw::Altered(2)));
+    // A shorter interval is no weakening.
+    assert_eq!(change(&|case| case.kept[2].inv += 1), Some(Flaw::Altered(2)));
+    assert_eq!(change(&|case| case.kept[0].ret -= 1), Some(Flaw::Altered(0)));
+    // What happened may be taken not to have; then there is an order.
+    assert_eq!(change(&|case| case.kept[1].ret = NEVER), Some(Flaw::Legal));
+    // A window must not take for certain what was open at its beginning.
+    assert_eq!(
+        change(&|case| {
+            case.begin = Begin::Anyhow(4);
+            case.kept.remove(0);
+            case.kept[0].inv = 4;
+        }),
+        Some(Flaw::Altered(1))
+    );
+    // A window that begins after the first write is proof enough.
+    assert_eq!(
+        change(&|case| {
+            case.begin = Begin::Anyhow(3);
+            case.kept.remove(0);
+        }),
+        None
+    );
+    // A call that is not the history's.
+    assert_eq!(change(&|case| case.kept[2].call = 7), Some(Flaw::Altered(7)));
+    let model = Register { cas: true };
+    assert!(model.anything().is_some());
+}
