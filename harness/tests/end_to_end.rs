@@ -1,0 +1,316 @@
+//! The product as its users run it: the real binary, real labs, a real store, real faults.
+//!
+//! These tests need root and a Debian machine; where that is missing they fail, they do not pass.
+//! They take turns: a run that shares two cores with another measures the other.
+
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on should stop where it stands")]
+
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Output, Stdio};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use serde_json::Value;
+use tempfile::TempDir;
+
+static TURN: Mutex<()> = Mutex::new(());
+
+/// A place for results, and the right to use the machine.
+struct Bench {
+    folder: TempDir,
+    _turn: MutexGuard<'static, ()>,
+}
+
+impl Bench {
+    fn new() -> Self {
+        let turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
+        Self { folder: tempfile::tempdir().unwrap(), _turn: turn }
+    }
+
+    fn results(&self) -> PathBuf {
+        self.folder.path().join("results")
+    }
+
+    /// The binary with results here, words split at spaces.
+    fn deposed(&self, words: &str) -> Command {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_deposed"));
+        command
+            .args(words.split_whitespace())
+            .env("DEPOSED_RESULTS", self.results())
+            .env_remove("DEPOSED_CLUSTER")
+            .stdin(Stdio::null());
+        command
+    }
+
+    fn run(&self, words: &str) -> Ran {
+        Ran::of(self.deposed(words).output().unwrap())
+    }
+
+    fn latest(&self) -> PathBuf {
+        self.results().join("latest").canonicalize().unwrap()
+    }
+
+    fn json(&self, name: &str) -> Value {
+        serde_json::from_slice(&std::fs::read(self.latest().join(name)).unwrap()).unwrap()
+    }
+
+    fn write(&self, name: &str, text: &str) -> PathBuf {
+        let path = self.folder.path().join(name);
+        std::fs::write(&path, text).unwrap();
+        path
+    }
+}
+
+struct Ran {
+    code: Option<i32>,
+    text: String,
+}
+
+impl Ran {
+    fn of(output: Output) -> Self {
+        let text = [output.stdout, output.stderr].concat();
+        Self { code: output.status.code(), text: String::from_utf8_lossy(&text).into_owned() }
+    }
+
+    #[track_caller]
+    fn ends_with(self, code: u8) -> Self {
+        assert_eq!(self.code, Some(i32::from(code)), "{}", self.text);
+        self
+    }
+
+    #[track_caller]
+    fn says(self, words: &[&str]) -> Self {
+        for word in words {
+            assert!(self.text.contains(word), "{word:?} is not said in:\n{}", self.text);
+        }
+        self
+    }
+}
+
+/// Every process that descends from one, itself included.
+fn family(of: u32) -> Vec<u32> {
+    let parents: Vec<(u32, u32)> = std::fs::read_dir("/proc")
+        .unwrap()
+        .flatten()
+        .filter_map(|entry| entry.file_name().to_string_lossy().parse().ok())
+        .filter_map(|pid: u32| {
+            let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+            let parent = stat.rsplit_once(')')?.1.split_whitespace().nth(1)?.parse().ok()?;
+            Some((pid, parent))
+        })
+        .collect();
+    let mut family = vec![of];
+    let mut next = 0;
+    while next < family.len() {
+        let parent = family[next];
+        family.extend(parents.iter().filter(|(_, of)| *of == parent).map(|(pid, _)| *pid));
+        next += 1;
+    }
+    family
+}
+
+/// Whether a process still runs; one that only waits to be reaped does not.
+fn runs(pid: u32) -> bool {
+    std::fs::read_to_string(format!("/proc/{pid}/stat"))
+        .ok()
+        .and_then(|stat| Some(stat.rsplit_once(')')?.1.trim_start().chars().next()? != 'Z'))
+        .unwrap_or(false)
+}
+
+fn signal(child: &Child, name: &str) {
+    let status = Command::new("kill").args(["-s", name, &child.id().to_string()]).status().unwrap();
+    assert!(status.success(), "kill -s {name}");
+}
+
+/// Waits for something, at most half a minute.
+#[track_caller]
+fn until(what: &str, mut happens: impl FnMut() -> bool) {
+    let end = Instant::now() + Duration::from_secs(30);
+    while !happens() {
+        assert!(Instant::now() < end, "{what} did not happen within half a minute");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+#[test]
+fn a_correct_store_passes_under_proven_faults_and_leaves_a_whole_run_folder() {
+    let bench = Bench::new();
+    bench
+        .run("run etcd --time 20s --faults partition,kill,pause")
+        .ends_with(0)
+        .says(&["valid", "partition", "kill", "pause", "report.html"]);
+    let results = bench.json("results.json");
+    assert_eq!(results["verdict"], "valid");
+    for fault in ["partition", "kill", "pause"] {
+        let proven = results["faults"][fault]["proven"].as_u64().unwrap();
+        assert!(proven >= 1, "{fault}: {}", results["faults"]);
+    }
+    let folder = bench.latest();
+    for file in ["plan.json", "history.jsonl.zst", "report.html", "report.md", "junit.xml", "run.log"] {
+        assert!(folder.join(file).metadata().unwrap().len() > 0, "{file}");
+    }
+    assert_eq!(std::fs::read_to_string(folder.join("status")).unwrap().trim(), "analysed");
+    let logs = std::fs::read_dir(folder.join("nodes")).unwrap().count();
+    assert_eq!(logs, 5, "a folder of logs for each node");
+    // The same history is judged the same, and the reports are made again from what is there.
+    bench.run("check latest").ends_with(0);
+    let before = std::fs::read(folder.join("report.html")).unwrap();
+    bench.run("report latest").ends_with(0);
+    assert_eq!(std::fs::read(folder.join("report.html")).unwrap(), before);
+}
+
+#[test]
+fn reads_that_may_be_old_are_found_out() {
+    let bench = Bench::new();
+    bench
+        .run("run etcd --read serializable --faults partition --time 20s")
+        .ends_with(1)
+        .says(&["INVALID", "linearizable"]);
+    let results = bench.json("results.json");
+    assert_eq!(results["verdict"], "invalid");
+    let markdown = std::fs::read_to_string(bench.latest().join("report.md")).unwrap();
+    assert!(markdown.contains("stale-read"), "{markdown}");
+}
+
+#[test]
+fn a_lab_that_is_up_is_used_like_any_cluster_over_ssh() {
+    let bench = Bench::new();
+    let name = format!("e2e{}", std::process::id());
+    bench.run(&format!("lab up --nodes 3 --for etcd --name {name}")).ends_with(0);
+    let binary = env!("CARGO_BIN_EXE_deposed");
+    let ran = bench.run(&format!(
+        "lab exec --name {name} -- {binary} run etcd --time 8s --faults partition,kill --output plain"
+    ));
+    // The port is taken by something that is not ours: it is named, and not killed.
+    let take = "perl -MIO::Socket::INET -e 'IO::Socket::INET->new(Listen=>1,LocalPort=>2379) \
+                or die; sleep 60' >/dev/null 2>&1 </dev/null & sleep 0.5";
+    let taken = Ran::of(
+        bench.deposed(&format!("lab ssh --name {name} n2")).arg(take).output().unwrap(),
+    );
+    let occupied = bench.run(&format!("lab exec --name {name} -- {binary} run etcd --time 5s"));
+    let down = bench.run(&format!("lab down --name {name}"));
+    ran.ends_with(0).says(&["valid"]);
+    taken.ends_with(0);
+    occupied.ends_with(3).says(&["2379", "n2"]);
+    down.ends_with(0);
+}
+
+#[test]
+fn a_killed_controller_leaves_no_lab_and_a_history_that_can_be_judged() {
+    let bench = Bench::new();
+    let mut judged = 0;
+    for moment in [300, 900, 1700, 2400, 3100, 4000, 5200, 6300, 7400, 8700] {
+        let results = bench.folder.path().join(format!("at-{moment}"));
+        let mut child = bench
+            .deposed("run etcd --time 30s --faults partition,kill,pause --lab-nodes 3")
+            .env("DEPOSED_RESULTS", &results)
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn()
+            .unwrap();
+        std::thread::sleep(Duration::from_millis(moment));
+        let family = family(child.id());
+        signal(&child, "KILL");
+        child.wait().unwrap();
+        let killed = Instant::now();
+        until("the end of the lab", || !family.iter().any(|&pid| runs(pid)));
+        assert!(killed.elapsed() < Duration::from_secs(3), "after {:?}", killed.elapsed());
+        let history = results.join("latest").join("history.jsonl");
+        if history.is_file() && std::fs::read(&history).unwrap().len() > 10_000 {
+            let checked = bench.deposed("check").arg(&history).output().unwrap();
+            let ran = Ran::of(checked);
+            // Too little may have happened to prove anything, but never a violation or an error.
+            assert!(matches!(ran.code, Some(0 | 2)), "{:?}: {}", ran.code, ran.text);
+            judged += 1;
+        }
+    }
+    assert!(judged >= 3, "only {judged} histories were long enough to be judged");
+}
+
+#[test]
+fn an_interrupted_run_is_healed_and_judged_and_a_second_interrupt_only_heals() {
+    let bench = Bench::new();
+    let start = || {
+        let child = bench
+            .deposed("run etcd --time 60s --faults partition --lab-nodes 3 --output plain")
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut history = PathBuf::new();
+        until("the run", || {
+            history = bench.results().join("latest/history.jsonl");
+            std::fs::metadata(&history).is_ok_and(|m| m.len() > 100_000)
+        });
+        child
+    };
+    let child = start();
+    signal(&child, "INT");
+    Ran::of(child.wait_with_output().unwrap())
+        .ends_with(130)
+        .says(&["interrupted", "linearizable", "heal"]);
+    assert_eq!(bench.json("results.json")["ending"]["by"], "SIGINT");
+
+    std::fs::remove_dir_all(bench.results()).unwrap();
+    let child = start();
+    signal(&child, "INT");
+    std::thread::sleep(Duration::from_millis(100));
+    signal(&child, "INT");
+    Ran::of(child.wait_with_output().unwrap()).ends_with(130).says(&["healing only"]);
+    assert!(!bench.latest().join("results.json").exists(), "nobody asked for a verdict any more");
+    assert!(bench.latest().join("history.jsonl").exists(), "what was recorded is kept");
+}
+
+#[test]
+fn what_cannot_be_used_is_named_with_a_way_to_mend_it() {
+    let bench = Bench::new();
+    // Nobody listens there.
+    bench
+        .run("run etcd --nodes 127.0.0.1:1 --host-keys off")
+        .ends_with(3)
+        .says(&["127.0.0.1:1", "connect"]);
+    // Two wrong faults and a wrong option, all told at once, before anything is touched.
+    bench
+        .run("run etcd --faults partitoin,kill:n9 --set nosuch=1")
+        .ends_with(64)
+        .says(&["partitoin", "did you mean `partition`", "n9", "nosuch"]);
+    bench.run("run nosuchstore").ends_with(4).says(&["nosuchstore", "etcd"]);
+    bench.run("run etcd --workload nosuch").ends_with(4).says(&["nosuch", "register"]);
+    bench.run("run etcd --time soon").ends_with(64).says(&["--time"]);
+    bench.run("check /nonexistent").ends_with(64).says(&["/nonexistent"]);
+    assert!(!bench.results().exists(), "nothing was begun");
+}
+
+#[test]
+fn a_missing_package_is_named_and_not_installed_against_the_users_will() {
+    let bench = Bench::new();
+    let bundled = Path::new(env!("CARGO_MANIFEST_DIR")).join("../workloads/systems/etcd.toml");
+    let text = std::fs::read_to_string(bundled).unwrap();
+    let own = text.replace("etcd = \"etcd-server\"", "no-such-program = \"no-such-package\"");
+    assert_ne!(own, text);
+    let file = bench.write("own.toml", &own);
+    bench
+        .run(&format!("run {} --no-install", file.display()))
+        .ends_with(3)
+        .says(&["no-such-program", "no-such-package", "apt-get install"]);
+}
+
+#[test]
+fn a_full_disk_ends_the_run_and_keeps_what_was_recorded() {
+    let bench = Bench::new();
+    let small = bench.folder.path().join("small");
+    std::fs::create_dir(&small).unwrap();
+    // A mount of this test's own, gone with its process.
+    let binary = env!("CARGO_BIN_EXE_deposed");
+    let script = format!(
+        "mount -t tmpfs -o size=600k tmpfs {small} && {binary} run etcd --time 60s --faults none \
+         --lab-nodes 3 --rate max --results {small}; code=$?; \
+         {binary} check {small}/latest/history.jsonl; echo \"check $?\"; exit $code",
+        small = small.display()
+    );
+    let output = Command::new("unshare").args(["--mount", "sh", "-c", &script]).output().unwrap();
+    let ran = Ran::of(output);
+    assert!(ran.text.contains("No space left"), "{}", ran.text);
+    assert!(ran.text.contains("check 0"), "what was recorded can be judged:\n{}", ran.text);
+    ran.ends_with(3);
+}
