@@ -121,3 +121,35 @@ pub(super) fn fault(op: &Op) -> Option<FaultLine> {
     let text = format!("{:<10} {nodes:<22} {mark} {}", event.fault, seen.summary);
     Some(FaultLine { word, text, tone, in_force })
 }
+
+#[cfg(test)]
+mod tests {
+    use deposed_history::Sighting;
+
+    use super::*;
+
+    #[test]
+    fn a_fault_is_said_when_it_bites_and_when_it_is_healed() {
+        let event = FaultEvent {
+            fault: "pause".into(),
+            id: 1,
+            lane: "pause:one".into(),
+            action: FaultAction::Inject,
+            choice: deposed_history::Value::Nil,
+            nodes: vec!["n2".into()],
+            seen: None,
+        };
+        assert!(fault(&event.to_op()).is_none(), "nothing was seen yet");
+        let seen = Sighting {
+            effect: Effect::Proven,
+            summary: "state T".into(),
+            figures: deposed_history::Value::Nil,
+        };
+        let bites = FaultEvent { seen: Some(seen.clone()), ..event.clone() };
+        let line = fault(&bites.to_op()).unwrap();
+        assert_eq!((line.word, line.in_force), ("fault", true));
+        assert!(line.text.contains("n2") && line.text.contains("✓ state T"), "{}", line.text);
+        let healed = FaultEvent { action: FaultAction::Heal, seen: Some(seen), ..event };
+        assert_eq!(fault(&healed.to_op()).unwrap().word, "heal");
+    }
+}
