@@ -7,7 +7,8 @@ use chrono::{DateTime, Utc};
 use deposed_core::Node;
 use deposed_nemeses::Timing;
 use deposed_report::{
-    ClusterPlan, FaultPlan, Limits, Load, PLAN_SCHEMA, Plan, PlannedNode, SystemPlan, WorkloadPlan,
+    Claim, ClusterPlan, FaultPlan, Limits, Load, PLAN_SCHEMA, Plan, PlannedNode, SystemPlan,
+    WorkloadPlan,
 };
 use deposed_workloads::{SystemOptions, WorkloadOptions};
 
@@ -160,7 +161,7 @@ impl Settings {
                 name: of.system_name.to_owned(),
                 version: None,
                 options: system_options,
-                claims: Vec::new(),
+                claims: claims(of.claims),
             },
             workload: WorkloadPlan { name: self.workload.clone(), options: workload },
             faults: FaultPlan {
@@ -198,6 +199,18 @@ impl Settings {
 /// Under this name a plan keeps the path of a system that is not bundled.
 const FILE: &str = "file";
 
+/// Promises by checker, each a quotation with its source in parentheses at the end.
+fn claims(by_checker: &BTreeMap<String, String>) -> Vec<Claim> {
+    by_checker
+        .iter()
+        .map(|(checker, text)| {
+            let cited = text.trim_end().strip_suffix(')').and_then(|text| text.rsplit_once(" ("));
+            let (quote, source) = cited.unwrap_or((text, ""));
+            Claim { checker: Some(checker.clone()), quote: quote.into(), source: source.into() }
+        })
+        .collect()
+}
+
 /// What a plan holds beside the settings.
 #[derive(Debug, Clone)]
 pub struct Occasion<'a> {
@@ -211,6 +224,8 @@ pub struct Occasion<'a> {
     pub system_name: &'a str,
     /// Its options in force, defaults included.
     pub system_options: &'a BTreeMap<String, String>,
+    /// What its vendor promises, by checker.
+    pub claims: &'a BTreeMap<String, String>,
     /// Fault lanes as the user wrote them.
     pub lanes: Vec<String>,
     /// `embedded lab`, or the inventory.
@@ -240,11 +255,14 @@ mod tests {
             argv: vec!["deposed".into()],
             system_name: "mine",
             system_options: &settings.system_options,
+            claims: &BTreeMap::from([("linearizable".into(), "Always. (the manual)".into())]),
             lanes: vec!["kill:all".into(), "pause".into()],
             origin: "embedded lab".into(),
             nodes: &[],
             checkers: Vec::new(),
         });
         assert_eq!(Settings::of(&plan).unwrap(), settings);
+        let claim = &plan.system.claims[0];
+        assert_eq!((&*claim.quote, &*claim.source), ("Always.", "the manual"));
     }
 }

@@ -135,10 +135,13 @@ fn until(what: &str, mut happens: impl FnMut() -> bool) {
 #[test]
 fn a_correct_store_passes_under_proven_faults_and_leaves_a_whole_run_folder() {
     let bench = Bench::new();
-    bench
-        .run("run etcd --time 20s --faults partition,kill,pause")
-        .ends_with(0)
-        .says(&["valid", "partition", "kill", "pause", "report.html"]);
+    bench.run("run etcd --time 20s --faults partition,kill,pause").ends_with(0).says(&[
+        "valid",
+        "partition",
+        "kill",
+        "pause",
+        "report.html",
+    ]);
     let results = bench.json("results.json");
     assert_eq!(results["verdict"], "valid");
     for fault in ["partition", "kill", "pause"] {
@@ -146,7 +149,9 @@ fn a_correct_store_passes_under_proven_faults_and_leaves_a_whole_run_folder() {
         assert!(proven >= 1, "{fault}: {}", results["faults"]);
     }
     let folder = bench.latest();
-    for file in ["plan.json", "history.jsonl.zst", "report.html", "report.md", "junit.xml", "run.log"] {
+    for file in
+        ["plan.json", "history.jsonl.zst", "report.html", "report.md", "junit.xml", "run.log"]
+    {
         assert!(folder.join(file).metadata().unwrap().len() > 0, "{file}");
     }
     assert_eq!(std::fs::read_to_string(folder.join("status")).unwrap().trim(), "analysed");
@@ -186,9 +191,8 @@ fn a_lab_that_is_up_is_used_like_any_cluster_over_ssh() {
     // The port is taken by something that is not ours: it is named, and not killed.
     let take = "perl -MIO::Socket::INET -e 'our $s = IO::Socket::INET->new(Listen=>1,LocalPort=>2379) \
                 or die; sleep 60' >/dev/null 2>&1 </dev/null & sleep 0.5";
-    let taken = Ran::of(
-        bench.deposed(&format!("lab ssh --name {name} n2")).arg(take).output().unwrap(),
-    );
+    let taken =
+        Ran::of(bench.deposed(&format!("lab ssh --name {name} n2")).arg(take).output().unwrap());
     let occupied = bench.run(&format!("lab exec --name {name} -- {binary} run etcd --time 5s"));
     let down = bench.run(&format!("lab down --name {name}"));
     ran.ends_with(0).says(&["valid"]);
@@ -248,9 +252,11 @@ fn an_interrupted_run_is_healed_and_judged_and_a_second_interrupt_only_heals() {
     };
     let child = start();
     signal(&child, "INT");
-    Ran::of(child.wait_with_output().unwrap())
-        .ends_with(130)
-        .says(&["interrupted", "linearizable", "heal"]);
+    Ran::of(child.wait_with_output().unwrap()).ends_with(130).says(&[
+        "interrupted",
+        "linearizable",
+        "heal",
+    ]);
     assert_eq!(bench.json("results.json")["ending"]["by"], "SIGINT");
 
     std::fs::remove_dir_all(bench.results()).unwrap();
@@ -272,15 +278,16 @@ fn what_cannot_be_used_is_named_with_a_way_to_mend_it() {
         .ends_with(3)
         .says(&["127.0.0.1:1", "connect"]);
     // Two wrong faults and a wrong option, all told at once, before anything is touched.
-    bench
-        .run("run etcd --faults partitoin,kill:n9 --set nosuch=1")
-        .ends_with(64)
-        .says(&["partitoin", "did you mean `partition`", "n9", "nosuch"]);
+    bench.run("run etcd --faults partitoin,kill:n9 --set nosuch=1").ends_with(64).says(&[
+        "partitoin",
+        "did you mean `partition`",
+        "n9",
+        "nosuch",
+    ]);
     bench.run("run nosuchstore").ends_with(4).says(&["nosuchstore", "etcd"]);
     bench.run("run etcd --workload nosuch").ends_with(4).says(&["nosuch", "register"]);
     bench.run("run etcd --time soon").ends_with(64).says(&["--time"]);
     bench.run("check /nonexistent").ends_with(64).says(&["/nonexistent"]);
-    
 }
 
 #[test]
@@ -291,10 +298,11 @@ fn a_missing_package_is_named_and_not_installed_against_the_users_will() {
     let own = text.replace("etcd = \"etcd-server\"", "no-such-program = \"no-such-package\"");
     assert_ne!(own, text);
     let file = bench.write("own.toml", &own);
-    bench
-        .run(&format!("run {} --no-install", file.display()))
-        .ends_with(3)
-        .says(&["no-such-program", "no-such-package", "apt-get install"]);
+    bench.run(&format!("run {} --no-install", file.display())).ends_with(3).says(&[
+        "no-such-program",
+        "no-such-package",
+        "apt-get install",
+    ]);
 }
 
 #[test]

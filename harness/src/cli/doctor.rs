@@ -2,24 +2,26 @@
 
 use anyhow::anyhow;
 
-use super::screen::Output;
 use super::{Failure, note, out};
-use crate::doctor::{self, State};
+use crate::doctor::{State, examine, render};
 use crate::exit;
 use crate::inventory::{ClusterArgs, Surroundings};
 
-/// Examine a cluster and say how to mend what is not fit for a run.
+/// Examine a cluster before it is trusted with a run.
 ///
-/// Logs in to every node and looks at root rights, tools, firewall, IPv6, clock, disk and what earlier
-/// runs have left. Exit code 3 if something must be mended before a run.
+/// Looks, on every node, for the way in, root, the tools faults need, the firewall, clocks and what
+/// keeps them in time, disk space, and leftovers of earlier runs; says how to mend what is not as it
+/// should be. Changes nothing.
+///
+/// Exit codes: 0 fit, 3 something must be mended first.
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
-    /// How findings are shown; with json, one object a line
-    #[arg(long, value_enum, default_value = "auto", value_name = "HOW")]
-    output: Output,
-
     #[command(flatten)]
     cluster: ClusterArgs,
+
+    /// Print the findings as JSON
+    #[arg(long)]
+    json: bool,
 }
 
 pub(super) fn main(args: &Args) -> Result<u8, Failure> {
@@ -32,15 +34,12 @@ pub(super) fn main(args: &Args) -> Result<u8, Failure> {
         note(line);
     }
     let runtime = tokio::runtime::Runtime::new().map_err(Failure::infrastructure)?;
-    let findings = runtime.block_on(doctor::examine(&inventory));
-    match args.output {
-        Output::Json => {
-            for finding in &findings {
-                let line = serde_json::to_string(finding).map_err(Failure::bug)?;
-                out(&format!("{line}\n"))?;
-            }
-        }
-        Output::Auto | Output::Plain => out(&doctor::render(&findings))?,
+    let findings = runtime.block_on(examine(&inventory));
+    if args.json {
+        let text = serde_json::to_string_pretty(&findings).map_err(Failure::bug)?;
+        out(&format!("{text}\n"))?;
+    } else {
+        out(&render(&findings))?;
     }
     let unfit = findings.iter().any(|finding| finding.state == State::Fail);
     Ok(if unfit { exit::INFRASTRUCTURE } else { exit::VALID })

@@ -233,7 +233,8 @@ pub(super) fn main(args: Args) -> Result<u8, Failure> {
 
 /// The plan's settings or the defaults, outweighed by flags.
 fn settings(args: &Args) -> Result<Settings, Failure> {
-    let fresh = rand::random();
+    // JSON readers that keep numbers as floats would round a longer one.
+    let fresh = rand::random::<u64>() >> 11;
     let mut settings = match &args.plan {
         None => Settings::new(args.system.clone().unwrap_or_default(), fresh),
         Some(run) => {
@@ -301,6 +302,7 @@ fn lab_node(index: u8) -> Node {
 struct Chosen {
     system: Arc<dyn System>,
     options: BTreeMap<String, String>,
+    claims: BTreeMap<String, String>,
     lanes: Vec<LaneSpec>,
 }
 
@@ -342,7 +344,8 @@ fn choose(
     }
     match system {
         Some(system) if mistakes.is_empty() => {
-            Ok(Chosen { options: system.options().clone(), system: Arc::new(system), lanes })
+            let (options, claims) = (system.options().clone(), system.summary().claims.clone());
+            Ok(Chosen { options, claims, system: Arc::new(system), lanes })
         }
         _ => Err(Failure::usage(anyhow!(mistakes.join("\n  ")))),
     }
@@ -368,6 +371,7 @@ fn start(
         argv: std::env::args().collect(),
         system_name: chosen.system.name(),
         system_options: &chosen.options,
+        claims: &chosen.claims,
         lanes: chosen.lanes.iter().map(|lane| lane.text.clone()).collect(),
         origin,
         nodes: &addresses,
