@@ -200,8 +200,7 @@ const TOLD_MAX: usize = 3;
 fn evidence(analysis: &Analysis) -> String {
     let mut text = String::new();
     for anomaly in analysis.anomalies.iter().take(TOLD_MAX) {
-        let key = anomaly.key.as_ref().map_or_else(String::new, |key| format!(" on key {key}"));
-        text.push_str(&format!("\n{}{key}: {}\n", anomaly.name, anomaly.summary));
+        text.push_str(&format!("\n{}: {}\n", anomaly.name, anomaly.summary));
         for sentence in &anomaly.sentences {
             text.push_str(&format!("  {sentence}\n"));
         }
