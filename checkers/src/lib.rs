@@ -6,6 +6,7 @@
 
 mod analysis;
 mod budget;
+mod drawing;
 mod durability;
 pub mod linearizable;
 mod log_patterns;

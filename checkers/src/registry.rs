@@ -91,6 +91,56 @@ pub static MODELS: &[NamedModel] = &[
         make: |options| linearizable(options, ModelKind::CasRegister),
     },
     NamedModel {
+        name: "kv",
+        about: "strings by key: get, put, append; linearizable",
+        make: |options| linearizable(options, ModelKind::Kv),
+    },
+    NamedModel {
+        name: "multi-register",
+        about: "registers read and written together by txn; linearizable",
+        make: |options| linearizable(options, ModelKind::MultiRegister),
+    },
+    NamedModel {
+        name: "mutex",
+        about: "acquire, release by anyone; linearizable",
+        make: |options| linearizable(options, ModelKind::Mutex),
+    },
+    NamedModel {
+        name: "lock",
+        about: "acquire, release by the owner alone; linearizable",
+        make: |options| linearizable(options, ModelKind::Lock),
+    },
+    NamedModel {
+        name: "reentrant-lock",
+        about: "a lock that its owner may acquire again; linearizable",
+        make: |options| linearizable(options, ModelKind::ReentrantLock),
+    },
+    NamedModel {
+        name: "semaphore",
+        about: "acquire, release of one permit; linearizable",
+        make: |options| linearizable(options, ModelKind::Semaphore { permits: 1 }),
+    },
+    NamedModel {
+        name: "fifo-queue",
+        about: "enqueue, dequeue in order; linearizable",
+        make: |options| linearizable(options, ModelKind::FifoQueue),
+    },
+    NamedModel {
+        name: "set",
+        about: "add, read of all elements; linearizable",
+        make: |options| linearizable(options, ModelKind::Set),
+    },
+    NamedModel {
+        name: "list",
+        about: "append, read of all elements; linearizable",
+        make: |options| linearizable(options, ModelKind::List),
+    },
+    NamedModel {
+        name: "counter",
+        about: "add, read; linearizable",
+        make: |options| linearizable(options, ModelKind::Counter),
+    },
+    NamedModel {
         name: "set-full",
         about: "a set by all of its reads: nothing acknowledged is lost",
         make: |options| match options.consistency.as_deref() {

@@ -78,6 +78,9 @@ fn breadth_first_agrees_with_brute_force() {
 /// How many random histories of each kind a bug may survive.
 const SURVIVED_MAX: u64 = 60_000;
 
+/// Makes a checker.
+type Make<'a> = &'a dyn Fn() -> Box<dyn Checker>;
+
 /// In which round brute force finds a checker wrong, if it does.
 fn wrong_at<S: Spec>(specs: &[S], checker: &dyn Checker) -> Option<u64> {
     for round in 0..SURVIVED_MAX {
@@ -106,7 +109,7 @@ fn planted_bugs_are_found() {
     use Bug::*;
     let zones =
         || -> Box<dyn Checker> { Box::new(Linearizable::new(crate::ModelKind::CasRegister)) };
-    let cases: [(&dyn Fn() -> Box<dyn Checker>, &[Bug]); 3] = [
+    let cases: [(Make<'_>, &[Bug]); 3] = [
         (
             &zones,
             &[
