@@ -146,8 +146,11 @@ impl<'t> Scan<'t> {
         if depth < NESTING_MAX {
             return Ok(());
         }
-        let what = format!("lists and maps are nested more than {NESTING_MAX} deep");
-        self.fail(self.at, what, "a history holds plain values: flatten it where it is recorded")
+        let line = self.anchor.1;
+        let what = format!(
+            "lists and maps are nested more than {NESTING_MAX} deep in the event of line {line}"
+        );
+        self.fail(self.at, what, "close its brackets, or flatten its value where it is recorded")
     }
 
     /// A cell for text, unless nothing is kept.
