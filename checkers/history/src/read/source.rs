@@ -75,7 +75,7 @@ impl<R: Read> Source<R> {
     /// The beginning of the file, or all of it if it is short. What is not used of it is to be
     /// given back to [`Source::resume`].
     pub(super) fn beginning(&mut self) -> io::Result<Block> {
-        let mut bytes = Vec::with_capacity(BLOCK + 1);
+        let mut bytes = Vec::new();
         (&mut self.input).take(BEGINNING).read_to_end(&mut bytes)?;
         let last = (bytes.len() as u64) < BEGINNING;
         Ok(Block { bytes, line: 1, column: 0, last })
