@@ -172,7 +172,7 @@ pub struct Outcome {
 
 /// Performs a run, on the tokio runtime it is called on. Recording goes on until the lanes have
 /// healed and the final operations have ended; then the history is on the disk, and [`seal`] may
-/// compress it.
+/// compress it. If this is dropped before it is ready, operations are abandoned and the lanes heal.
 ///
 /// # Panics
 /// If there is no node or no thread, or on a bug of the run loop.
@@ -192,6 +192,7 @@ pub async fn run(
         clock: recorder.clock(),
         inbox: sender,
     };
+    let orphan = Orphan(Some(interrupt.clone()));
     let (tell, told) = oneshot::channel();
     let looping = std::thread::Builder::new().name("run-loop".into()).spawn(move || {
         let interpreter = Interpreter::new(spec, workshop, inbox, lanes, recorder, sink, interrupt);
@@ -205,6 +206,7 @@ pub async fn run(
             Ok(()) => unreachable!("the run loop sends its outcome before it ends"),
         }
     };
+    orphan.released();
     let deadline = Instant::now() + CLOSE_LIMIT;
     for worker in workers {
         let task = worker.dismiss();
@@ -214,4 +216,24 @@ pub async fn run(
         }
     }
     outcome
+}
+
+/// Ends the run loop, in haste, if nobody waits for it any more.
+struct Orphan(Option<Interrupt>);
+
+impl Orphan {
+    /// The run loop has ended by itself.
+    fn released(mut self) {
+        self.0 = None;
+    }
+}
+
+impl Drop for Orphan {
+    fn drop(&mut self) {
+        while let Some(interrupt) = &self.0
+            && interrupt.urgency() < Urgency::HealOnly
+        {
+            interrupt.raise("the end of whoever waited for the run");
+        }
+    }
 }

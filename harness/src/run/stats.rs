@@ -43,7 +43,7 @@ impl Counts {
     }
 }
 
-/// Latencies of completed operations, in microseconds, two digits exact.
+/// Latencies of operations that succeeded, in microseconds, two digits exact.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
 pub struct Latency {
     /// Half were faster.
@@ -86,12 +86,18 @@ impl Figures {
             }
         };
         self.by_f[position].1.add(op.kind);
-        self.latency.saturating_record(latency_us.max(1));
+        if op.kind == OpType::Ok {
+            self.latency.saturating_record(latency_us.max(1));
+        }
     }
 
     fn clear(&mut self) {
         self.by_f.clear();
         self.latency.reset();
+    }
+
+    fn total(&self) -> u64 {
+        self.by_f.iter().map(|(_, counts)| counts.total()).sum()
     }
 
     fn counts(&self) -> BTreeMap<String, Counts> {
@@ -104,7 +110,7 @@ impl Figures {
 pub struct Totals {
     /// Completed operations by function.
     pub by_f: BTreeMap<String, Counts>,
-    /// Of all of them.
+    /// Of those that succeeded.
     pub latency: Latency,
     /// How often each error was met, the first [`ERRORS_MAX`] kinds; the rest are under `other`.
     pub errors: BTreeMap<String, u64>,
@@ -134,7 +140,7 @@ pub struct Progress {
     pub recent: BTreeMap<String, Counts>,
     /// Completions a second since the last progress.
     pub rate: f64,
-    /// Of the operations completed since the last progress.
+    /// Of the operations that succeeded since the last progress.
     pub latency: Latency,
 }
 
@@ -186,7 +192,7 @@ impl Stats {
             in_flight,
             total: self.total.counts(),
             recent: self.recent.counts(),
-            rate: self.recent.latency.len() as f64 / seconds,
+            rate: self.recent.total() as f64 / seconds,
             latency: Latency::of(&self.recent.latency),
         };
         self.recent.clear();

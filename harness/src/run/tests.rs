@@ -504,6 +504,22 @@ async fn interrupted_twice_it_only_heals() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_run_that_nobody_waits_for_heals_and_ends() {
+    let healed = Arc::new(AtomicUsize::new(0));
+    let lanes: Vec<Box<dyn Lane>> = vec![Box::new(Harm::new(&healed))];
+    let spec = spec(endless("hang"), Factory::new(Connect::Works));
+    let run = perform(spec, lanes, Interrupt::new());
+    assert!(tokio::time::timeout(Duration::from_millis(100), run).await.is_err());
+    for _ in 0..50 {
+        if healed.load(Ordering::Relaxed) == 1 {
+            return;
+        }
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    panic!("the lane was not told to heal within a second");
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn events_are_written_as_json_for_machines() {
     let run = plain(spec(ops(&["ok", "lose"]), Factory::new(Connect::Works))).await;
     let text: Vec<String> =
