@@ -83,7 +83,14 @@ pub(crate) fn registers(shape: Shape, seed: u64) -> History {
             let mut call = loose.swap_remove(0);
             execute(&mut state, &mut call);
         }
-        match std::mem::replace(&mut stages[who], Stage::Idle) {
+        // Nobody rests: who is done begins again at once.
+        let mut stage = std::mem::replace(&mut stages[who], Stage::Idle);
+        if let Stage::Done(call) = stage {
+            let kind = if call.ok { OpType::Ok } else { OpType::Fail };
+            record(kind, ids[who], &call);
+            stage = Stage::Idle;
+        }
+        match stage {
             Stage::Idle if begun < shape.calls => {
                 begun += 1;
                 let key = random.below(state.len() as u64) as usize;
@@ -105,7 +112,7 @@ pub(crate) fn registers(shape: Shape, seed: u64) -> History {
                 record(OpType::Invoke, ids[who], &call);
                 stages[who] = Stage::Waiting(call);
             }
-            Stage::Idle => {}
+            Stage::Idle | Stage::Done(_) => {}
             Stage::Waiting(mut call) => {
                 if random.below(10_000) < shape.info {
                     record(OpType::Info, ids[who], &call);
@@ -117,10 +124,6 @@ pub(crate) fn registers(shape: Shape, seed: u64) -> History {
                     execute(&mut state, &mut call);
                     stages[who] = Stage::Done(call);
                 }
-            }
-            Stage::Done(call) => {
-                let kind = if call.ok { OpType::Ok } else { OpType::Fail };
-                record(kind, ids[who], &call);
             }
         }
     }

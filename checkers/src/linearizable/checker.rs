@@ -1,14 +1,15 @@
 //! The checker: objects in parallel, and what is said of all of them together.
 
 use deposed_history::{History, Outcome};
-use rayon::prelude::*;
 
-use super::judge::{BySearch, ByZones, Effort, Judge, Judged, Method, Scope};
+use super::judge::{
+    BySearch, ByZones, Effort, Judge, Judged, Method, Scope, Screened, in_parallel,
+};
 use super::model::Model;
 use super::models::{
     Counter, FifoQueue, Kv, List, Lock, MultiRegister, Mutex, Register, Semaphore, Set,
 };
-use super::object::{Object, split};
+use super::object::{Object, Objects, split};
 use crate::{Analysis, Anomaly, Budget, Checker, Undecided};
 
 /// Violations that are listed; more are counted.
@@ -143,38 +144,45 @@ impl Linearizable {
         self
     }
 
-    /// Judges objects, the largest first, each with an equal effort.
-    fn judge_all(
-        &self,
-        history: &History,
-        keyed: bool,
-        objects: &[Object],
-        budget: &Budget,
-    ) -> Vec<Judged> {
-        let judge = |object: &Object, effort| {
-            let scope = Scope { history, keyed, calls: &object.calls, budget };
+    /// Judges every object of a history.
+    fn judge_all(&self, history: &History, keyed: bool, budget: &Budget) -> Judgements {
+        let threads = budget.threads;
+        if let Some(Screened { linearizable }) = self.judge.screen(history, keyed, threads)
+            && linearizable.iter().all(|fine| *fine)
+        {
+            return Judgements { fine: linearizable.len(), ..Judgements::default() };
+        }
+        let Objects { objects, keyless } = split(history, keyed);
+        let judge = |at: usize, effort| {
+            let scope = Scope { history, keyed, calls: &objects[at].calls, budget };
             self.judge.judge(scope, effort)
         };
         // A hard object must not keep the others from being judged at all.
-        let quick = |object: &Object| judge(object, Effort::Quick);
-        let full = |(object, judged): (&Object, Judged)| match judged {
-            Judged::Undecided { again: true, .. } => judge(object, Effort::Full),
-            judged => judged,
-        };
-        let pool = (budget.threads > 1 && objects.len() > 1)
-            .then(|| rayon::ThreadPoolBuilder::new().num_threads(budget.threads).build().ok())
-            .flatten();
-        match pool {
-            Some(pool) => pool.install(|| {
-                let first: Vec<Judged> = objects.par_iter().map(quick).collect();
-                objects.par_iter().zip(first).map(full).collect()
-            }),
-            None => {
-                let first: Vec<Judged> = objects.iter().map(quick).collect();
-                objects.iter().zip(first).map(full).collect()
-            }
+        let all = (0..objects.len()).collect();
+        let mut judged = in_parallel(threads, all, |at| judge(at, Effort::Quick));
+        let hard: Vec<usize> = (0..objects.len())
+            .filter(|at| matches!(judged[*at], Judged::Undecided { again: true, .. }))
+            .collect();
+        // Either each object has one thread, or one after the other has all.
+        let (at_once, each) = if hard.len() >= threads { (threads, 1) } else { (1, threads) };
+        let full =
+            in_parallel(at_once, hard.clone(), |at| judge(at, Effort::Full { threads: each }));
+        for (at, answer) in hard.into_iter().zip(full) {
+            judged[at] = answer;
         }
+        Judgements { fine: 0, objects, judged, keyless }
     }
+}
+
+/// The answers for all objects.
+#[derive(Default)]
+struct Judgements {
+    /// Objects that were found to be fine at first sight, and are not listed.
+    fine: usize,
+    objects: Vec<Object>,
+    judged: Vec<Judged>,
+    /// Calls that belong to no object.
+    keyless: Vec<u32>,
 }
 
 impl Checker for Linearizable {
@@ -184,20 +192,21 @@ impl Checker for Linearizable {
 
     fn check(&self, history: &History, budget: &Budget) -> Analysis {
         let keyed = self.keyed || history.header().keyed;
-        let split = split(history, keyed);
-        let judged = self.judge_all(history, keyed, &split.objects, budget);
-        let mut report = Report::default();
-        for (object, judged) in split.objects.iter().zip(judged) {
+        let Judgements { fine, objects, judged, keyless } = self.judge_all(history, keyed, budget);
+        let mut report =
+            Report { linearizable: fine as u64, direct: fine as u64, ..Report::default() };
+        let objects_count = fine + objects.len();
+        for (object, judged) in objects.iter().zip(judged) {
             report.add(history, object, judged);
         }
-        if let Some(&call) = split.keyless.first() {
+        if let Some(&call) = keyless.first() {
             let invoke = history.calls()[call as usize].invoke;
             report.undecided.push(Undecided {
                 key: None,
                 window: (invoke, invoke),
                 reason: format!(
                     "{} calls have no [key value] pair as value, the first at op {}",
-                    split.keyless.len(),
+                    keyless.len(),
                     history.op(invoke).index()
                 ),
                 known: None,
@@ -211,8 +220,7 @@ impl Checker for Linearizable {
                 known: None,
             }];
         }
-        let calls: usize = split.objects.iter().map(|object| object.calls.len()).sum();
-        report.finish(self, calls, keyed.then_some(split.objects.len()))
+        report.finish(self, history.calls().len(), keyed.then_some(objects_count))
     }
 }
 

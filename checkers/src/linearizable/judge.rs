@@ -1,6 +1,7 @@
 //! One object from its calls to an answer: fast path, search, witness, verification.
 
 use deposed_history::History;
+use rayon::prelude::*;
 
 use super::automaton::{Automaton, Entry};
 use super::case::{Begin, Case, Kept, parse};
@@ -9,7 +10,7 @@ use super::minimise::minimise;
 use super::model::{Malformed, Model};
 use super::models::Register;
 use super::portfolio::race;
-use super::register::{Compact, Proof, Zone, compact, prove, searchable, zone};
+use super::register::{Compact, Proof, Renumbering, Zone, compact, load, prove, searchable, zone};
 use super::table::TableAutomaton;
 use super::verify::{Flaw, verify};
 use super::{NEVER, witness};
@@ -30,8 +31,11 @@ pub(crate) struct Scope<'a> {
 pub(crate) enum Effort {
     /// Long enough for almost every object.
     Quick,
-    /// As long as the budget lasts.
-    Full,
+    /// As long as the budget lasts, on so many threads.
+    Full {
+        /// At least 1.
+        threads: usize,
+    },
 }
 
 /// The answer for one object.
@@ -60,6 +64,34 @@ pub(crate) enum Method {
 pub(crate) trait Judge: Send + Sync {
     fn model_name(&self) -> &str;
     fn judge(&self, scope: Scope<'_>, effort: Effort) -> Judged;
+
+    /// Looks at all objects of a history at once, in the order of their first call, and says which
+    /// of them are fine without a search. `None` if it cannot tell.
+    fn screen(&self, _history: &History, _keyed: bool, _threads: usize) -> Option<Screened> {
+        None
+    }
+}
+
+/// Does something with each item, on up to so many threads; the results are in order.
+pub(crate) fn in_parallel<T: Send, R: Send>(
+    threads: usize,
+    items: Vec<T>,
+    act: impl Fn(T) -> R + Send + Sync,
+) -> Vec<R> {
+    let threads = threads.min(items.len());
+    if threads > 1
+        && let Ok(pool) = rayon::ThreadPoolBuilder::new().num_threads(threads).build()
+    {
+        return pool.install(|| items.into_par_iter().map(act).collect());
+    }
+    items.into_iter().map(act).collect()
+}
+
+/// What is known of the objects of a history after a look at them.
+#[derive(Debug)]
+pub(crate) struct Screened {
+    /// Of each object, whether it is fine.
+    pub(crate) linearizable: Vec<bool>,
 }
 
 /// Limits of a quick search.
@@ -87,7 +119,9 @@ impl<M: Model> Judge for BySearch<M> {
             .collect();
         let limits = match effort {
             Effort::Quick => quick(scope.budget, entries.len()),
-            Effort::Full => Limits { budget: scope.budget, nodes_max: u64::MAX, cancelled: None },
+            Effort::Full { .. } => {
+                Limits { budget: scope.budget, nodes_max: u64::MAX, cancelled: None }
+            }
         };
         let mut automaton: &mut dyn Automaton = &mut automaton;
         conclude(&self.0, scope, search(&mut automaton, &entries, limits))
@@ -100,6 +134,26 @@ pub(crate) struct ByZones(pub(crate) Register);
 impl Judge for ByZones {
     fn model_name(&self) -> &str {
         self.0.name()
+    }
+
+    fn screen(&self, history: &History, keyed: bool, threads: usize) -> Option<Screened> {
+        let registers = load(history, keyed, self.0)?;
+        let size = history.calls().len();
+        // Every thread takes a share and keeps one set of tables.
+        let share = registers.len().div_ceil(threads.max(1)).max(1);
+        let mut shares: Vec<Vec<_>> = Vec::new();
+        for register in registers {
+            match shares.last_mut().filter(|last| last.len() < share) {
+                Some(last) => last.push(register),
+                None => shares.push(vec![register]),
+            }
+        }
+        let shares = in_parallel(threads, shares, |share| {
+            let mut values = Renumbering::new(size);
+            let fine = |calls| zone(&values.dense(calls)) == Zone::Linearizable;
+            share.into_iter().map(fine).collect::<Vec<bool>>()
+        });
+        Some(Screened { linearizable: shares.concat() })
     }
 
     fn judge(&self, scope: Scope<'_>, effort: Effort) -> Judged {
@@ -123,7 +177,7 @@ impl Judge for ByZones {
                 let limits = quick(scope.budget, entries.len());
                 search(&mut automaton, &entries, limits)
             }
-            Effort::Full => race(&automaton, scope.budget),
+            Effort::Full { threads } => race(&automaton, scope.budget, threads),
         };
         conclude(&self.0, scope, searched)
     }

@@ -15,8 +15,8 @@ const FIRST_TURN: u64 = 100_000;
 const TURN_GROWTH: u64 = 8;
 
 /// Searches a register's calls as long as the budget lasts.
-pub(crate) fn race(register: &RegisterAutomaton, budget: &Budget) -> Searched {
-    if budget.threads < 2 {
+pub(crate) fn race(register: &RegisterAutomaton, budget: &Budget, threads: usize) -> Searched {
+    if threads < 2 {
         return take_turns(register, budget);
     }
     let decided = AtomicBool::new(false);

@@ -1,6 +1,6 @@
-//! The calls on one register as numbers: values are interned, events are times.
+//! The calls on registers as numbers: values are interned, events are times.
 
-use deposed_history::{History, Outcome, Symbol, ValueRef};
+use deposed_history::{Call, History, Outcome, PRECONDITION, Symbol, ValueRef};
 use rustc_hash::FxHashMap;
 
 use crate::linearizable::NEVER;
@@ -75,100 +75,270 @@ pub(crate) fn compact(
     keyed: bool,
     model: Register,
 ) -> Result<Compact, (u32, Malformed)> {
-    let mut values = Interner::new(calls.len());
-    let mut functions: Vec<(Symbol, Option<F>)> = Vec::with_capacity(4);
+    let functions = Functions::of(history, model);
+    let mut raw = RawValues::default();
     let mut compact = Vec::with_capacity(calls.len());
     for &index in calls {
         let call = history.calls()[index as usize];
         let view = CallView::new(history, call, keyed);
-        if call.outcome == Outcome::Fail && !view.is_precondition() {
-            continue;
-        }
         let symbol = history.op(call.invoke).f_symbol();
-        let f = match functions.iter().find(|(known, _)| *known == symbol) {
-            Some((_, f)) => *f,
-            None => {
-                let f = function(history.text(symbol), model.cas);
-                functions.push((symbol, f));
-                f
+        match functions.classify(history, symbol, call, || view.value()) {
+            Said::Nothing => {}
+            Said::This(f, a, b) => compact.push(register_call(&mut raw, call, index, (f, a, b))),
+            Said::Nonsense => {
+                // The model itself says best what is wrong with a call.
+                let why = model.parse(&view).err();
+                return Err((index, why.unwrap_or_else(|| view.bad_value("a register's value"))));
             }
-        };
-        let (f, a, b) = match (f, call.outcome) {
-            (Some(F::Read), Outcome::Ok) => (F::Read, values.intern(view.value()), 0),
-            (Some(F::Read), _) | (Some(F::Write), Outcome::Fail) => continue,
-            (Some(F::Write), _) => (F::Write, values.intern(view.value()), 0),
-            (Some(_), outcome) => {
-                let ValueRef::List(pair) = view.value() else {
-                    return malformed(index, &view, model);
-                };
-                let (Some(from), Some(to), 2) = (pair.get(0), pair.get(1), pair.len()) else {
-                    return malformed(index, &view, model);
-                };
-                let (a, b) = (values.intern(from), values.intern(to));
-                match outcome {
-                    Outcome::Fail => (F::Miss, a, 0),
-                    Outcome::Ok if a == b => (F::Read, a, 0),
-                    Outcome::Info if a == b => continue,
-                    _ => (F::Cas, a, b),
+        }
+    }
+    Ok(Renumbering::new(compact.len()).dense(compact))
+}
+
+/// All registers of a history, each under its own numbering of values yet to be made
+/// [dense](Renumbering::dense), in the order of their first call. One pass: histories of many keys
+/// are much larger than caches. `None` if some call does not fit.
+pub(crate) fn load(
+    history: &History,
+    keyed: bool,
+    model: Register,
+) -> Option<Vec<Vec<RegisterCall>>> {
+    let functions = Functions::of(history, model);
+    let mut raw = RawValues::default();
+    let mut keys = Keys::default();
+    let mut registers: Vec<Vec<RegisterCall>> = Vec::new();
+    if !keyed {
+        registers.push(Vec::with_capacity(history.calls().len()));
+    }
+    for (index, &call) in history.calls().iter().enumerate() {
+        let invoke = history.op(call.invoke);
+        let (at, argument) = if keyed {
+            let Some((key, argument)) = invoke.pair() else {
+                // Without a key it must at least say nothing.
+                if call.outcome == Outcome::Fail
+                    && call.complete.is_none_or(|at| history.op(at).pair().is_none())
+                {
+                    continue;
                 }
+                return None;
+            };
+            let at = keys.number(key);
+            if at == registers.len() {
+                registers.push(Vec::new());
             }
-            (None, _) => return malformed(index, &view, model),
+            (at, argument)
+        } else {
+            (0, invoke.value())
         };
-        let ret = match (call.outcome, call.complete) {
-            (Outcome::Ok | Outcome::Fail, Some(position)) => position + 1,
-            _ => NEVER,
+        let value = || {
+            let result = call.complete.map(|at| history.op(at).value());
+            let result = if keyed {
+                result.and_then(ValueRef::as_pair).map(|(_, value)| value)
+            } else {
+                result
+            };
+            result.filter(|value| !value.is_nil()).unwrap_or(argument)
         };
-        compact.push(RegisterCall { inv: call.invoke + 1, ret, a, b, call: index, f });
+        match functions.classify(history, invoke.f_symbol(), call, value) {
+            Said::Nothing => {}
+            Said::This(f, a, b) => {
+                registers[at].push(register_call(&mut raw, call, index as u32, (f, a, b)));
+            }
+            Said::Nonsense => return None,
+        }
     }
-    Ok(Compact { calls: compact, values: values.next })
+    Some(registers)
 }
 
-fn function(name: &str, cas: bool) -> Option<F> {
-    match name {
-        "read" => Some(F::Read),
-        "write" => Some(F::Write),
-        "cas" if cas => Some(F::Cas),
-        _ => None,
+fn register_call<'h>(
+    raw: &mut RawValues<'h>,
+    call: Call,
+    index: u32,
+    (f, a, b): (F, ValueRef<'h>, ValueRef<'h>),
+) -> RegisterCall {
+    let ret = match (call.outcome, call.complete) {
+        (Outcome::Ok | Outcome::Fail, Some(position)) => position + 1,
+        _ => NEVER,
+    };
+    let (a, b) = (raw.number(a), raw.number(b));
+    RegisterCall { inv: call.invoke + 1, ret, a, b, call: index, f }
+}
+
+/// What a call says.
+enum Said<'h> {
+    Nothing,
+    This(F, ValueRef<'h>, ValueRef<'h>),
+    Nonsense,
+}
+
+/// The functions of a register as a history numbers them.
+struct Functions {
+    read: Option<Symbol>,
+    write: Option<Symbol>,
+    cas: Option<Symbol>,
+}
+
+impl Functions {
+    fn of(history: &History, model: Register) -> Self {
+        Self {
+            read: history.symbol("read"),
+            write: history.symbol("write"),
+            cas: history.symbol("cas").filter(|_| model.cas),
+        }
+    }
+
+    fn classify<'h>(
+        &self,
+        history: &'h History,
+        f: Symbol,
+        call: Call,
+        value: impl FnOnce() -> ValueRef<'h>,
+    ) -> Said<'h> {
+        let nil = ValueRef::Nil;
+        let f = Some(f);
+        if f == self.read {
+            return match call.outcome {
+                Outcome::Ok => Said::This(F::Read, value(), nil),
+                _ => Said::Nothing,
+            };
+        }
+        if f == self.write {
+            return match call.outcome {
+                Outcome::Fail => Said::Nothing,
+                _ => Said::This(F::Write, value(), nil),
+            };
+        }
+        let observed = || {
+            let error = call.complete.map_or(nil, |at| history.op(at).error());
+            error.as_str() == Some(PRECONDITION)
+        };
+        if call.outcome == Outcome::Fail && !observed() {
+            return Said::Nothing;
+        }
+        if f != self.cas {
+            return Said::Nonsense;
+        }
+        let Some((from, to)) = value().as_pair() else { return Said::Nonsense };
+        match call.outcome {
+            Outcome::Fail => Said::This(F::Miss, from, nil),
+            Outcome::Ok if from == to => Said::This(F::Read, from, nil),
+            Outcome::Info if from == to => Said::Nothing,
+            _ => Said::This(F::Cas, from, to),
+        }
     }
 }
 
-/// The model itself says best what is wrong with a call.
-fn malformed<T>(index: u32, view: &CallView<'_>, model: Register) -> Result<T, (u32, Malformed)> {
-    let why = model.parse(view).err().unwrap_or_else(|| view.bad_value("a register's value"));
-    Err((index, why))
-}
-
-/// Values as numbers from 1; nil is 0. Small whole numbers, which most values are, need no hashing.
-struct Interner<'h> {
+/// Keys as numbers from 0, in the order of their first call.
+#[derive(Default)]
+struct Keys<'h> {
+    /// Of small whole numbers, the number of the key + 1.
     small: Vec<u32>,
-    small_max: usize,
     others: FxHashMap<ValueRef<'h>, u32>,
-    next: u32,
+    count: u32,
 }
 
-impl<'h> Interner<'h> {
-    fn new(calls: usize) -> Self {
-        let small_max = calls.saturating_mul(4) + 1024;
-        Self { small: Vec::new(), small_max, others: FxHashMap::default(), next: 1 }
-    }
+/// Keys below this need no hashing.
+const SMALL_KEYS: i64 = 1 << 16;
 
-    fn intern(&mut self, value: ValueRef<'h>) -> u32 {
-        let id = match value {
-            ValueRef::Nil => return 0,
-            ValueRef::Int(n) if n >= 0 && (n as u64) < self.small_max as u64 => {
+impl<'h> Keys<'h> {
+    fn number(&mut self, key: ValueRef<'h>) -> usize {
+        let at = match key {
+            ValueRef::Int(n) if (0..SMALL_KEYS).contains(&n) => {
                 let n = n as usize;
                 if n >= self.small.len() {
-                    let len = (n + 1).next_power_of_two().min(self.small_max);
-                    self.small.resize(len, 0);
+                    self.small.resize((n + 1).next_power_of_two(), 0);
                 }
                 &mut self.small[n]
             }
             other => self.others.entry(other).or_insert(0),
         };
-        if *id == 0 {
-            *id = self.next;
-            self.next += 1;
+        if *at == 0 {
+            self.count += 1;
+            *at = self.count;
         }
-        *id
+        *at as usize - 1
+    }
+}
+
+/// Values as sparse numbers: nil is 0, small whole numbers are themselves and one more, and the
+/// others are counted from [`OTHERS`] on.
+#[derive(Default)]
+struct RawValues<'h> {
+    others: FxHashMap<ValueRef<'h>, u32>,
+}
+
+const OTHERS: u32 = 1 << 31;
+
+impl<'h> RawValues<'h> {
+    fn number(&mut self, value: ValueRef<'h>) -> u32 {
+        match value {
+            ValueRef::Nil => 0,
+            ValueRef::Int(n) if (0..i64::from(OTHERS) - 1).contains(&n) => n as u32 + 1,
+            other => {
+                let next = OTHERS + self.others.len() as u32;
+                *self.others.entry(other).or_insert(next)
+            }
+        }
+    }
+}
+
+/// Makes the values of one register after the other dense. Keeps its tables in between.
+pub(crate) struct Renumbering {
+    small: Vec<u32>,
+    small_max: usize,
+    others: FxHashMap<u32, u32>,
+    /// Entries of `small` that are in use.
+    used: Vec<u32>,
+}
+
+impl Renumbering {
+    /// For histories of about so many calls.
+    pub(crate) fn new(calls: usize) -> Self {
+        Self {
+            small: Vec::new(),
+            small_max: calls.saturating_mul(4) + 1024,
+            others: FxHashMap::default(),
+            used: Vec::new(),
+        }
+    }
+
+    pub(crate) fn dense(&mut self, mut calls: Vec<RegisterCall>) -> Compact {
+        let mut values = 1;
+        for call in &mut calls {
+            call.a = self.number(call.a, &mut values);
+            if call.f == F::Cas {
+                call.b = self.number(call.b, &mut values);
+            }
+        }
+        for &raw in &self.used {
+            self.small[raw as usize] = 0;
+        }
+        self.used.clear();
+        self.others.clear();
+        Compact { calls, values }
+    }
+
+    fn number(&mut self, raw: u32, values: &mut u32) -> u32 {
+        if raw == 0 {
+            return 0;
+        }
+        let at = if (raw as usize) < self.small_max {
+            if raw as usize >= self.small.len() {
+                let len = (raw as usize + 1).next_power_of_two().min(self.small_max);
+                self.small.resize(len, 0);
+            }
+            let at = &mut self.small[raw as usize];
+            if *at == 0 {
+                self.used.push(raw);
+            }
+            at
+        } else {
+            self.others.entry(raw).or_insert(0)
+        };
+        if *at == 0 {
+            *at = *values;
+            *values += 1;
+        }
+        *at
     }
 }

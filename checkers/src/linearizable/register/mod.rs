@@ -7,7 +7,7 @@ mod proof;
 mod search;
 mod zone;
 
-pub(crate) use compact::{Compact, compact};
+pub(crate) use compact::{Compact, Renumbering, compact, load};
 use compact::{F, RegisterCall};
 pub(crate) use frontier::frontier;
 pub(crate) use proof::{Conclusion, Proof, prove};
