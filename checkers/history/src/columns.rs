@@ -8,8 +8,10 @@ use crate::{OpType, Process};
 /// How many events a history can hold: positions are 32 bits.
 pub(crate) const EVENTS_MAX: usize = u32::MAX as usize;
 
-/// The greatest number of a client; the one above stands for the nemesis.
-pub(crate) const CLIENT_MAX: u32 = u32::MAX - 1;
+/// The greatest number of a client; those above stand for the other processes.
+pub(crate) const CLIENT_MAX: u32 = u32::MAX - 2;
+
+const LOG: u32 = u32::MAX - 1;
 
 const NEMESIS: u32 = u32::MAX;
 
@@ -143,10 +145,11 @@ impl Columns {
         assert!(at < EVENTS_MAX, "fewer than 2^32 events");
         let process = match event.process {
             Process::Client(id) => {
-                assert!(id <= CLIENT_MAX, "a client is below 2^32 - 1");
+                assert!(id <= CLIENT_MAX, "a client is below 2^32 - 2");
                 id
             }
             Process::Nemesis => NEMESIS,
+            Process::Log => LOG,
         };
         let before = at.checked_sub(1).map_or(0, |before| self.time(before));
         self.act.push(event.f.0 << 2 | event.kind as u32);
@@ -182,6 +185,7 @@ impl Columns {
     pub(crate) fn process(&self, at: usize) -> Process {
         match self.process[at] {
             NEMESIS => Process::Nemesis,
+            LOG => Process::Log,
             id => Process::Client(id),
         }
     }

@@ -45,6 +45,7 @@ pub fn write_op(out: &mut Vec<u8>, op: &Op) {
     match op.process {
         Process::Client(id) => out.extend_from_slice(number.format(id).as_bytes()),
         Process::Nemesis => out.extend_from_slice(b":nemesis"),
+        Process::Log => out.extend_from_slice(b":log"),
     }
     out.extend_from_slice(b", :f ");
     if is_keyword(&op.f) {

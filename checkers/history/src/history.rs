@@ -41,7 +41,7 @@ impl HistoryBuilder {
     /// Appends an event. Its `index` is kept for display; its position is the order of pushing.
     ///
     /// # Panics
-    /// If there are 2^32 - 1 events already, or its client is number 2^32 - 1.
+    /// If there are 2^32 - 1 events already, or its client is above 2^32 - 3.
     pub fn push(&mut self, op: &Op) {
         let arena = &mut self.arena;
         let event = Event {

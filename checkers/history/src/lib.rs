@@ -10,6 +10,7 @@ mod columns;
 pub mod edn;
 pub mod elle;
 mod fault;
+pub mod fencing;
 mod flaw;
 mod header;
 mod history;
@@ -25,6 +26,7 @@ mod view;
 pub use fault::{
     Coverage, Effect, Episode, FaultAction, FaultEvent, Moment, Sighting, coverage, episodes,
 };
+pub use fencing::LogEvent;
 pub use flaw::{FLAWS_LISTED_MAX, Flaw, Flaws, ReadError};
 pub use header::{Header, SCHEMA_VERSION};
 pub use history::{History, HistoryBuilder, OpRef};

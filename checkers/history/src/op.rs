@@ -55,14 +55,17 @@ pub enum Process {
     Client(u32),
     /// The one that injects faults. Its ops are kept in the history and never judged.
     Nemesis,
+    /// Whoever collects logs after the run: its ops tell what others had noted while it went on, in
+    /// the shape of a [`LogEvent`](crate::LogEvent). They are no calls.
+    Log,
 }
 
 impl Process {
-    /// The client's number, unless it is the nemesis.
+    /// The client's number, if it is one.
     pub const fn client(self) -> Option<u32> {
         match self {
             Self::Client(id) => Some(id),
-            Self::Nemesis => None,
+            Self::Nemesis | Self::Log => None,
         }
     }
 }
@@ -72,6 +75,7 @@ impl fmt::Display for Process {
         match self {
             Self::Client(id) => write!(f, "{id}"),
             Self::Nemesis => f.write_str("nemesis"),
+            Self::Log => f.write_str("log"),
         }
     }
 }

@@ -128,7 +128,7 @@ impl Check {
     }
 
     fn keys(&mut self, history: &History) {
-        for op in history.ops().filter(|op| op.process() != Process::Nemesis) {
+        for op in history.ops().filter(|op| op.process().client().is_some()) {
             let may_lack = op.kind() != OpType::Invoke && op.value().is_nil();
             if op.pair().is_none() && !may_lack {
                 let what = format!("the value is not [key, value] but {}", op.value());

@@ -31,11 +31,11 @@ pub(crate) fn key_value<'h>(history: &'h History, op: OpRef<'h>) -> Option<Value
     split(history, op.value()).0
 }
 
-/// `process 3`, `nemesis`.
+/// `process 3`, `nemesis`, `log`.
 pub(crate) fn process_name(process: Process) -> String {
-    match process.client() {
-        Some(id) => format!("process {id}"),
-        None => "nemesis".into(),
+    match process {
+        Process::Client(id) => format!("process {id}"),
+        other => other.to_string(),
     }
 }
 

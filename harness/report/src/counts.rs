@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use deposed_history::{Effect, Episode, History, OpType, Outcome, Process};
+use deposed_history::{Effect, Episode, History, OpType, Outcome};
 use serde::{Deserialize, Serialize};
 
 /// Calls by outcome.
@@ -109,7 +109,7 @@ fn concurrency(history: &History) -> (f64, u64) {
     let (mut open, mut open_max, mut last) = (0u64, 0u64, 0u64);
     let (mut busy_ns, mut open_ns) = (0f64, 0f64);
     for op in history.ops() {
-        if op.process() == Process::Nemesis {
+        if op.process().client().is_none() {
             continue;
         }
         let waited = op.time().saturating_sub(last) as f64;
@@ -130,7 +130,7 @@ fn concurrency(history: &History) -> (f64, u64) {
 
 #[cfg(test)]
 mod tests {
-    use deposed_history::{Header, Moment, Op, Sighting, Value};
+    use deposed_history::{Header, Moment, Op, Process, Sighting, Value};
 
     use super::*;
 

@@ -42,6 +42,7 @@ pub fn write_op(out: &mut Vec<u8>, op: &Op) {
     match op.process {
         Process::Client(id) => write_integer(out, id),
         Process::Nemesis => out.extend_from_slice(b"\"nemesis\""),
+        Process::Log => out.extend_from_slice(b"\"log\""),
     }
     out.extend_from_slice(b",\"type\":\"");
     out.extend_from_slice(op.kind.as_str().as_bytes());

@@ -83,7 +83,7 @@ impl Field {
             Self::Index => "a whole number from 0",
             Self::Time => "whole nanoseconds since the start of the run, from 0",
             Self::Wall => "whole nanoseconds since the Unix epoch",
-            Self::Process => "a whole number from 0 to 4294967294, or the nemesis",
+            Self::Process => "a whole number from 0 to 4294967293, the nemesis, or the log",
             Self::Type => "invoke, ok, fail or info",
             Self::F | Self::Node => "text",
             Self::Key | Self::Value | Self::Error => "a value",
@@ -114,6 +114,7 @@ pub(super) struct Draft {
 pub(super) struct Words {
     kinds: [(&'static str, OpType); 4],
     nemesis: &'static str,
+    log: &'static str,
 }
 
 pub(super) const QUOTED: Words = Words {
@@ -124,6 +125,7 @@ pub(super) const QUOTED: Words = Words {
         ("\"info\"", OpType::Info),
     ],
     nemesis: "\"nemesis\"",
+    log: "\"log\"",
 };
 
 pub(super) const KEYWORDS: Words = Words {
@@ -134,6 +136,7 @@ pub(super) const KEYWORDS: Words = Words {
         (":info", OpType::Info),
     ],
     nemesis: ":nemesis",
+    log: ":log",
 };
 
 /// What an event without a function is: Elle's examples leave it out.
@@ -191,6 +194,10 @@ impl Draft {
                 self.process = Some(Process::Nemesis);
                 true
             }
+            Field::Process if scan.word(words.log) => {
+                self.process = Some(Process::Log);
+                true
+            }
             Field::Process => {
                 let client = scan.natural().and_then(|n| u32::try_from(n).ok());
                 self.process = client.filter(|&id| id <= CLIENT_MAX).map(Process::Client);
@@ -219,7 +226,7 @@ impl Draft {
         part.process.note(self.process.is_some(), self.line);
         let process = self.process.unwrap_or(Process::Client(0));
         let mut value = self.value;
-        if process != Process::Nemesis {
+        if process.client().is_some() {
             part.key.note(self.key.is_some(), self.line);
             if let Some(key) = self.key {
                 value = arena.list(&[key, value]);

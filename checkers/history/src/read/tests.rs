@@ -510,6 +510,7 @@ fn history(edn: bool) -> impl Strategy<Value = (Header, Vec<Op>)> {
             {
                 let process = match step {
                     0 => Process::Nemesis,
+                    1 => Process::Log,
                     // A new client for each call: some end in info.
                     step => Process::Client(
                         (base % 1_000_000).wrapping_add(i as u32 * CLIENT_STEPS + step),
@@ -537,7 +538,7 @@ fn history(edn: bool) -> impl Strategy<Value = (Header, Vec<Op>)> {
     )
 }
 
-const CLIENT_STEPS: u32 = 4;
+const CLIENT_STEPS: u32 = 5;
 
 fn back(bytes: &[u8]) -> (Header, Vec<Op>) {
     let loaded = read(bytes, &ReadOptions::default());

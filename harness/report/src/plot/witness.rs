@@ -1,7 +1,7 @@
 //! The witness as a space-time picture: processes are rows, calls are bars, the order between them
 //! arrows, and the order that cannot be is red and goes back in time.
 
-use deposed_history::{Effect, Process};
+use deposed_history::Effect;
 use maud::{Markup, html};
 
 use super::arrows::{arrows, dip};
@@ -173,10 +173,7 @@ fn fault_strips(witness: &Witness, layout: &Layout) -> Markup {
 
 fn row_line(row: &Row, i: usize, layout: &Layout) -> Markup {
     let y = layout.rows_top + ROW_HEIGHT * (i as f64 + 0.5);
-    let name = match row.process {
-        Process::Nemesis => "nemesis".to_owned(),
-        process => process_name(process),
-    };
+    let name = process_name(row.process);
     html! {
         line.lane x1=(px(GUTTER)) x2=(px(layout.width - 4.0)) y1=(px(y)) y2=(px(y)) {}
         text.process x="4" y=(px(y - 1.0)) { (name) }
