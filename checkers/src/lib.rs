@@ -11,6 +11,7 @@ mod durability;
 pub mod linearizable;
 mod log_patterns;
 mod registry;
+mod staleness;
 mod stats;
 pub mod transactions;
 
@@ -20,6 +21,7 @@ pub use durability::{Availability, CounterBounds, SetFull, TotalQueue, UniqueIds
 pub use linearizable::{Linearizable, ModelKind};
 pub use log_patterns::{LogMatch, LogPatterns};
 pub use registry::{MODELS, ModelOptions, NamedModel, model};
+pub use staleness::Staleness;
 pub use stats::Stats;
 pub use transactions::{Consistency, ListAppend};
 

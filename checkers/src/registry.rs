@@ -3,8 +3,8 @@
 //! Adding one is a line here.
 
 use crate::{
-    Checker, Consistency, CounterBounds, Linearizable, ListAppend, ModelKind, SetFull, TotalQueue,
-    UniqueIds,
+    Checker, Consistency, CounterBounds, Linearizable, ListAppend, ModelKind, SetFull, Staleness,
+    TotalQueue, UniqueIds,
 };
 
 /// What a user may say of a model.
@@ -139,6 +139,14 @@ pub static MODELS: &[NamedModel] = &[
         name: "counter",
         about: "add, read; linearizable",
         make: |options| linearizable(options, ModelKind::Counter),
+    },
+    NamedModel {
+        name: "staleness",
+        about: "how far reads of a register lag; only measures",
+        make: |options| {
+            let ModelOptions { keyed, consistency } = options.clone();
+            plain(&ModelOptions { keyed: false, consistency }, Staleness { keyed })
+        },
     },
     NamedModel {
         name: "set-full",

@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use deposed_checkers::{Checker, Linearizable, ModelKind};
+use deposed_checkers::{Checker, Linearizable, ModelKind, Staleness};
 use deposed_core::generator::{Context, Generator, Next, Thread, independent};
 use deposed_core::{Invocation, OpSet};
 use deposed_history::{Op, OpType, Value};
