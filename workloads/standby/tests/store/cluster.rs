@@ -1,0 +1,177 @@
+//! A cluster of the store on the loopback device, one process for each part.
+
+use std::net::{SocketAddr, TcpListener};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use deposed_standby::{Link, Reply, Request};
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+use serde_json::Value;
+use tempfile::TempDir;
+
+/// How long a client waits for an answer.
+pub(crate) const LIMIT: Duration = Duration::from_secs(3);
+/// How long anything may take to come about.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// n1 to n3 are nodes, n4 is the observer, n5 the volume and the external service.
+pub(crate) struct Cluster {
+    dir: TempDir,
+    addrs: Vec<SocketAddr>,
+    power: u16,
+    flags: Vec<String>,
+    processes: Vec<Option<Child>>,
+}
+
+impl Cluster {
+    /// Starts a cluster with these flags; the term is half a second.
+    pub(crate) fn start(flags: &str) -> Self {
+        let held: Vec<TcpListener> =
+            (0..6).map(|_| TcpListener::bind("127.0.0.1:0").unwrap()).collect();
+        let mut addrs: Vec<_> = held.iter().map(|held| held.local_addr().unwrap()).collect();
+        let power = addrs.pop().unwrap().port();
+        drop(held);
+        let defaults = "--term-ms 500 --margin-ms 100 --outage-ms 300 ".to_owned();
+        let flags = (defaults + flags).split_whitespace().map(str::to_owned).collect();
+        let dir = tempfile::tempdir().unwrap();
+        let mut cluster = Self { dir, addrs, power, flags, processes: Vec::new() };
+        cluster.processes = (0..5).map(|i| Some(cluster.spawn(i, cluster.role(i)))).collect();
+        cluster
+    }
+
+    fn role(&self, i: usize) -> &'static str {
+        let powered = self.flags.iter().any(|flag| flag == "power-off");
+        match i {
+            3 => "observer",
+            4 => "volume,external",
+            _ if powered => "supervisor,node",
+            _ => "node",
+        }
+    }
+
+    /// A process of node `i` with a role.
+    pub(crate) fn spawn(&self, i: usize, role: &str) -> Child {
+        let nodes: Vec<String> = (0..3).map(|i| format!("n{}={}", i + 1, self.addrs[i])).collect();
+        let listen = match role {
+            "power" => SocketAddr::new(self.addrs[i].ip(), self.power),
+            _ => self.addrs[i],
+        };
+        let mut command = Command::new(env!("CARGO_BIN_EXE_standbyd"));
+        command
+            .args(["--name", &format!("n{}", i + 1), "--listen", &listen.to_string()])
+            .args(["--data", self.dir.path().join(format!("n{}", i + 1)).to_str().unwrap()])
+            .args(["--role", role, "--nodes", &nodes.join(",")])
+            .args(["--observer", &self.addrs[3].to_string()])
+            .args(["--volume", &self.addrs[4].to_string()])
+            .args(["--external-at", &self.addrs[4].to_string()])
+            .args(["--power-port", &self.power.to_string()])
+            .args(&self.flags)
+            .stdin(Stdio::null());
+        command.spawn().unwrap()
+    }
+
+    pub(crate) fn signal(&self, i: usize, signal: Signal) {
+        let pid = self.processes[i].as_ref().unwrap().id();
+        kill(Pid::from_raw(i32::try_from(pid).unwrap()), signal).unwrap();
+    }
+
+    /// Kills a process that this cluster started.
+    pub(crate) fn kill(&mut self, i: usize) {
+        let mut child = self.processes[i].take().unwrap();
+        child.kill().unwrap();
+        child.wait().unwrap();
+    }
+
+    pub(crate) fn restart(&mut self, i: usize) {
+        self.processes[i] = Some(self.spawn(i, self.role(i)));
+    }
+
+    /// A client of one node.
+    pub(crate) fn client(&self, i: usize) -> Link {
+        Link::new(self.addrs[i], "client")
+    }
+
+    pub(crate) async fn ask(&self, i: usize, request: Request) -> Reply {
+        let reply = self.client(i).call(&request, LIMIT).await;
+        reply.unwrap_or_else(|error| Reply::Info { error: error.to_string() })
+    }
+
+    /// The node that leads, other than `not`, by its own account and able to prove it.
+    pub(crate) async fn leader(&self, not: Option<usize>) -> usize {
+        let start = Instant::now();
+        while start.elapsed() < PATIENCE {
+            for i in (0..3).filter(|i| Some(*i) != not && self.processes[*i].is_some()) {
+                let limit = Duration::from_millis(100);
+                let status = self.client(i).call(&Request::Status, limit).await;
+                if matches!(status, Ok(Reply::Status { leads: true, .. })) {
+                    return i;
+                }
+            }
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+        panic!("nobody leads");
+    }
+
+    /// Asks the leader until it is done, and says by which token.
+    pub(crate) async fn done(&self, request: Request) -> (Value, u64) {
+        let start = Instant::now();
+        let mut last = None;
+        while start.elapsed() < PATIENCE {
+            let leader = self.leader(None).await;
+            match self.ask(leader, request.clone()).await {
+                Reply::Ok { value, token, .. } => return (value, token),
+                reply => last = Some(reply),
+            }
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+        panic!("{request:?}: {last:?}");
+    }
+
+    /// What a part wrote to one of its records.
+    pub(crate) fn record(&self, i: usize, name: &str) -> Vec<Value> {
+        let path = self.dir.path().join(format!("n{}", i + 1)).join(name);
+        let text = std::fs::read_to_string(path).unwrap();
+        text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+    }
+
+    /// Tokens of the accepted attempts to write to the volume, in its order.
+    pub(crate) fn accepted(&self) -> Vec<u64> {
+        let attempts = self.record(4, "volume.jsonl");
+        let accepted = attempts.iter().filter(|attempt| attempt["accepted"] == true);
+        accepted.map(|attempt| attempt["token"].as_u64().unwrap()).collect()
+    }
+}
+
+impl Drop for Cluster {
+    fn drop(&mut self) {
+        for mut child in self.processes.iter_mut().filter_map(Option::take) {
+            // The store below a supervisor dies by the switch's rule: its pid is recorded.
+            let _ = child.kill();
+            let _ = child.wait();
+        }
+        for i in 1..=3 {
+            let file = self.dir.path().join(format!("n{i}/store.pid"));
+            let text = std::fs::read_to_string(file).unwrap_or_default();
+            if let Some(pid) = text.split(' ').next().and_then(|pid| pid.parse().ok()) {
+                let _ = kill(Pid::from_raw(pid), Signal::SIGKILL);
+            }
+        }
+    }
+}
+
+pub(crate) async fn pause(ms: u64) {
+    tokio::time::sleep(Duration::from_millis(ms)).await;
+}
+
+pub(crate) fn append(value: i64) -> Request {
+    Request::Append { value: value.into() }
+}
+
+pub(crate) fn put(id: u64) -> Request {
+    Request::Put { id, value: id.into() }
+}
+
+pub(crate) fn acquire(owner: &str, ttl_ms: u64) -> Request {
+    Request::Acquire { lock: "a".into(), owner: owner.into(), ttl_ms }
+}

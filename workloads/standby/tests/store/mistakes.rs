@@ -1,0 +1,98 @@
+//! Each planted mistake shows.
+
+use deposed_standby::{Reply, Request};
+use nix::sys::signal::Signal;
+
+use crate::cluster::{Cluster, LIMIT, acquire, pause, put};
+
+/// Writes to the volume as whoever holds a token.
+async fn write(cluster: &Cluster, token: u64, id: u64) -> Reply {
+    let grant = "a".to_owned();
+    cluster.ask(4, Request::VolumeWrite { token, id, value: id.into(), grant }).await
+}
+
+/// The volume refuses a stale token every time; comparing with the last one, only the first time.
+#[tokio::test]
+async fn last_token() {
+    for (flags, fooled) in [("", false), ("--mistake last-token", true)] {
+        let cluster = Cluster::start(flags);
+        pause(100).await;
+        assert!(matches!(write(&cluster, 1, 1).await, Reply::Ok { .. }));
+        assert!(matches!(write(&cluster, 2, 2).await, Reply::Ok { .. }));
+        assert_eq!(write(&cluster, 1, 3).await, Reply::Stale { token: 2 });
+        let again = write(&cluster, 1, 4).await;
+        assert_eq!(matches!(again, Reply::Ok { .. }), fooled, "{again:?}");
+    }
+}
+
+/// Two holders of a lock in one term get one token.
+#[tokio::test]
+async fn shared_token() {
+    let cluster = Cluster::start("--mistake shared-token");
+    let (first, _) = cluster.done(acquire("p", 100)).await;
+    pause(150).await;
+    assert_eq!(cluster.done(acquire("q", 100)).await.0, first);
+}
+
+/// Tokens begin again with the next leader.
+#[tokio::test]
+async fn tokens_restart() {
+    let mut cluster = Cluster::start("--mistake tokens-restart");
+    for owner in ["p", "q", "r"] {
+        cluster.done(acquire(owner, 1)).await;
+        pause(20).await;
+    }
+    let leader = cluster.leader(None).await;
+    cluster.kill(leader);
+    cluster.leader(Some(leader)).await;
+    assert!(cluster.done(acquire("s", 100)).await.0.as_u64() < Some(3));
+}
+
+/// A write that was at work when its leader was paused does no harm if the lease is looked at once
+/// more, and is stale if not.
+#[tokio::test]
+async fn check_before_pause() {
+    for (flags, fooled) in [("", false), ("--mistake check-before-pause", true)] {
+        let cluster =
+            Cluster::start(&format!("--failover lease --fencing none --work-ms 30 {flags}"));
+        cluster.done(put(1)).await;
+        let old = cluster.leader(None).await;
+        let mut client = cluster.client(old);
+        let request = put(2);
+        let meanwhile = async {
+            pause(15).await;
+            cluster.signal(old, Signal::SIGSTOP);
+            cluster.done(put(3)).await;
+            cluster.signal(old, Signal::SIGCONT);
+            pause(100).await;
+        };
+        let (_, ()) = tokio::join!(client.call(&request, LIMIT), meanwhile);
+        let tokens = cluster.accepted();
+        assert_eq!(tokens.windows(2).any(|pair| pair[1] < pair[0]), fooled, "{tokens:?}");
+    }
+}
+
+/// A leader that counts its lease from a reply that waited for it to wake believes it still leads,
+/// and answers reads from what it has.
+#[tokio::test]
+async fn renew_from_reply() {
+    for (flags, fooled) in [("", false), ("--mistake renew-from-reply", true)] {
+        let cluster = Cluster::start(&format!("--failover lease {flags}"));
+        let write = |value: i64| Request::Write { key: "k".into(), value: value.into() };
+        cluster.done(write(1)).await;
+        // Until the first long renewal is under way.
+        pause(100).await;
+        let old = cluster.leader(None).await;
+        cluster.signal(old, Signal::SIGSTOP);
+        let next = cluster.leader(Some(old)).await;
+        assert!(matches!(cluster.ask(next, write(2)).await, Reply::Ok { .. }));
+        cluster.signal(old, Signal::SIGCONT);
+        // While it believes: a follower or the observer soon tells it.
+        let mut stale = false;
+        for _ in 0..20 {
+            let read = cluster.ask(old, Request::Read { key: "k".into() }).await;
+            stale |= matches!(read, Reply::Ok { value, .. } if value == 1);
+        }
+        assert_eq!(stale, fooled, "{flags}");
+    }
+}
