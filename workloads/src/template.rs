@@ -11,6 +11,7 @@
 //! | `data`, `log` | the directories of `[service]` and `[logs]` |
 //! | `ports.NAME` | a port of `[service]` |
 //! | `options.NAME` | the value of an option |
+//! | `program(name)` | a program of deposed on the controller: the file of that name beside the running one, or the running one, which is all of them by name |
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -39,6 +40,7 @@ impl Scope {
             ("peers", joined(nodes.iter())),
             ("others", joined(nodes.iter().enumerate().filter(|(i, _)| *i != index).map(|x| x.1))),
             ("options", Value::from(options.clone())),
+            ("program", Value::from_function(|name: String| program(&name))),
         ]);
         Self { environment, names }
     }
@@ -92,6 +94,15 @@ fn joined<'a>(nodes: impl Iterator<Item = &'a Node>) -> Value {
     })
 }
 
+/// A program that comes with this one: installed beside it, or else this one, which looks at the
+/// name it is called by.
+fn program(name: &str) -> String {
+    let this = std::env::current_exe().unwrap_or_default();
+    let beside = this.with_file_name(name);
+    let path = if beside.is_file() { beside } else { this };
+    path.display().to_string()
+}
+
 fn explain(source: &str, error: &minijinja::Error) -> String {
     let culprit = error.range().and_then(|range| source.get(range)).map(str::trim);
     match (error.kind(), culprit) {
@@ -143,7 +154,7 @@ mod tests {
         let mistake = |text| scope.render(text).unwrap_err();
         assert_eq!(
             mistake("{% if false %}{{ nodee }}{% endif %}"),
-            "`nodee` is not a name here; there are node, nodes, options, others, peers, ports"
+            "`nodee` is not a name here; there are node, nodes, options, others, peers, ports, program"
         );
         assert_eq!(mistake("{{ node.nmae }}"), "`node.nmae` is undefined");
         assert_eq!(mistake("a {{ ports.peer }} b"), "`ports.peer` is undefined");

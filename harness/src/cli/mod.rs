@@ -15,7 +15,7 @@ mod run_log;
 mod screen;
 mod signals;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
@@ -66,6 +66,11 @@ struct ResultsArgs {
 pub fn main() -> ExitCode {
     // Parts of a lab are this program too; they never come back from here.
     deposed_lab::play_role();
+    // Sent to a node under another name, it is the daemon of the bundled store.
+    let mut args = std::env::args_os();
+    if args.next().is_some_and(|name| Path::new(&name).ends_with("standbyd")) {
+        return deposed_standby::main(std::env::args_os());
+    }
     let cli = match Cli::try_parse() {
         Ok(cli) => cli,
         Err(error) => {

@@ -9,6 +9,9 @@ use tokio::time::sleep;
 use super::Node;
 use crate::{Clock, Failover, Link, Reply, Request};
 
+/// A renewal is answered late on purpose; it is given up after so many terms.
+const RENEWAL_TERMS: u32 = 3;
+
 impl Node {
     /// Does what a node has to do to lead or to be led, for ever.
     pub(super) async fn lead(self: Arc<Self>) {
@@ -35,7 +38,7 @@ impl Node {
             return;
         }
         let request = Request::Renewal { node: self.config.name.clone(), token };
-        match observer.call(&request, self.config.term()).await {
+        match observer.call(&request, self.config.term() * RENEWAL_TERMS).await {
             Ok(Reply::Granted { until_ms }) => {
                 let mut core = self.core();
                 if core.leads_by_itself() && core.term() == token {

@@ -1,5 +1,6 @@
 //! What clients ask of a node.
 
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use serde_json::Value;
@@ -30,7 +31,7 @@ impl Session {
 
 impl Node {
     /// Answers a client.
-    pub(crate) async fn serve(&self, session: &mut Session, request: Request) -> Reply {
+    pub(crate) async fn serve(self: &Arc<Self>, session: &mut Session, request: Request) -> Reply {
         match request {
             Request::Read { key } => {
                 self.read(|state| state.keys.get(&key).cloned().unwrap_or(Value::Null)).await
@@ -159,11 +160,26 @@ impl Node {
         self.wait_for(REQUEST_LIMIT, round).await.unwrap_or(false)
     }
 
-    async fn put(&self, link: &mut Link, id: u64, value: Value) -> Reply {
+    async fn put(self: &Arc<Self>, link: &mut Link, id: u64, value: Value) -> Reply {
         let Some(token) = self.core().leads() else { return self.not_leader() };
         let write = Undelivered { token, id, value };
         match self.config.acks {
-            Acks::Durable => self.deliver(link, write).await,
+            Acks::Durable => {
+                // A task of its own: what is at work does not end with the client's connection.
+                let mut own = std::mem::replace(link, Link::new(link.addr(), &self.config.name));
+                let node = self.clone();
+                let delivery = tokio::spawn(async move {
+                    let reply = node.deliver(&mut own, write).await;
+                    (own, reply)
+                });
+                match delivery.await {
+                    Ok((own, reply)) => {
+                        *link = own;
+                        reply
+                    }
+                    Err(error) => Reply::info(error.to_string()),
+                }
+            }
             Acks::Local if self.core().undelivered.len() >= UNDELIVERED_MAX => {
                 Reply::fail("too much is undelivered")
             }

@@ -1,5 +1,7 @@
 //! A cluster of the store on the loopback device, one process for each part.
 
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on fails")]
+
 use std::net::{SocketAddr, TcpListener};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
@@ -27,8 +29,9 @@ pub(crate) struct Cluster {
 impl Cluster {
     /// Starts a cluster with these flags; the term is half a second.
     pub(crate) fn start(flags: &str) -> Self {
-        let held: Vec<TcpListener> =
-            (0..6).map(|_| TcpListener::bind("127.0.0.1:0").unwrap()).collect();
+        // The switches have one port, so each part has an address of its own, as nodes have.
+        let hosts = ["127.0.0.1", "127.0.0.2", "127.0.0.3", "127.0.0.4", "127.0.0.5", "127.0.0.1"];
+        let held = hosts.map(|host| TcpListener::bind((host, 0)).unwrap());
         let mut addrs: Vec<_> = held.iter().map(|held| held.local_addr().unwrap()).collect();
         let power = addrs.pop().unwrap().port();
         drop(held);
@@ -74,6 +77,21 @@ impl Cluster {
     pub(crate) fn signal(&self, i: usize, signal: Signal) {
         let pid = self.processes[i].as_ref().unwrap().id();
         kill(Pid::from_raw(i32::try_from(pid).unwrap()), signal).unwrap();
+        if let Some(store) = self.supervised(i) {
+            // It may be gone: that is what its switch is for.
+            let _ = kill(store, signal);
+        }
+    }
+
+    /// The store below a supervisor.
+    fn supervised(&self, i: usize) -> Option<Pid> {
+        let file = self.dir.path().join(format!("n{}/store.pid", i + 1));
+        let text = std::fs::read_to_string(file).ok()?;
+        let pid = text.split(' ').next()?;
+        // By now the number may be somebody else's.
+        let line = std::fs::read_to_string(format!("/proc/{pid}/cmdline")).ok()?;
+        let ours = line.contains(self.dir.path().to_str()?);
+        pid.parse().ok().map(Pid::from_raw).filter(|_| ours)
     }
 
     /// Kills a process that this cluster started.
@@ -146,16 +164,11 @@ impl Cluster {
 impl Drop for Cluster {
     fn drop(&mut self) {
         for mut child in self.processes.iter_mut().filter_map(Option::take) {
-            // The store below a supervisor dies by the switch's rule: its pid is recorded.
             let _ = child.kill();
             let _ = child.wait();
         }
-        for i in 1..=3 {
-            let file = self.dir.path().join(format!("n{i}/store.pid"));
-            let text = std::fs::read_to_string(file).unwrap_or_default();
-            if let Some(pid) = text.split(' ').next().and_then(|pid| pid.parse().ok()) {
-                let _ = kill(Pid::from_raw(pid), Signal::SIGKILL);
-            }
+        for store in (0..3).filter_map(|i| self.supervised(i)) {
+            let _ = kill(store, Signal::SIGKILL);
         }
     }
 }

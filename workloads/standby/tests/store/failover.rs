@@ -64,7 +64,7 @@ async fn a_queued_write_of_a_paused_leader() {
     for (fencing, harmless) in
         [("none", false), ("token", true), ("revoke", true), ("power-off", true)]
     {
-        let flags = format!("--failover lease --fencing {fencing} --queue-ms 30");
+        let flags = format!("--failover lease --fencing {fencing} --queue-ms 200");
         let cluster = Cluster::start(&flags);
         let mut switches: Vec<_> = match fencing {
             "power-off" => (0..3).map(|i| cluster.spawn(i, "power")).collect(),
@@ -76,18 +76,18 @@ async fn a_queued_write_of_a_paused_leader() {
         let write = put(2);
         let write = client.call(&write, LIMIT * 2);
         let meanwhile = async {
-            pause(15).await;
+            pause(100).await;
             cluster.signal(old, Signal::SIGSTOP);
             cluster.done(put(3)).await;
             // Killed by its switch, it cannot be woken.
             cluster.signal(old, Signal::SIGCONT);
-            pause(100).await;
+            pause(300).await;
         };
         let (answer, ()) = tokio::join!(write, meanwhile);
         let tokens = cluster.accepted();
         let stale = tokens.windows(2).any(|pair| pair[1] < pair[0]);
         assert_eq!(stale, !harmless, "{fencing}: {tokens:?}, {answer:?}");
-        assert_eq!(matches!(answer, Ok(Reply::Ok { .. })), !harmless, "{fencing}: {answer:?}");
+        assert!(!matches!(answer, Ok(Reply::Ok { .. })), "{fencing}: {answer:?}");
         for switch in &mut switches {
             switch.kill().unwrap();
             switch.wait().unwrap();

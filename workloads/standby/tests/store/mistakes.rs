@@ -54,17 +54,17 @@ async fn tokens_restart() {
 async fn check_before_pause() {
     for (flags, fooled) in [("", false), ("--mistake check-before-pause", true)] {
         let cluster =
-            Cluster::start(&format!("--failover lease --fencing none --work-ms 30 {flags}"));
+            Cluster::start(&format!("--failover lease --fencing none --work-ms 200 {flags}"));
         cluster.done(put(1)).await;
         let old = cluster.leader(None).await;
         let mut client = cluster.client(old);
         let request = put(2);
         let meanwhile = async {
-            pause(15).await;
+            pause(100).await;
             cluster.signal(old, Signal::SIGSTOP);
             cluster.done(put(3)).await;
             cluster.signal(old, Signal::SIGCONT);
-            pause(100).await;
+            pause(300).await;
         };
         let (_, ()) = tokio::join!(client.call(&request, LIMIT), meanwhile);
         let tokens = cluster.accepted();
@@ -83,16 +83,24 @@ async fn renew_from_reply() {
         // Until the first long renewal is under way.
         pause(100).await;
         let old = cluster.leader(None).await;
+        let mut clients: Vec<_> = (0..50).map(|_| cluster.client(old)).collect();
+        for client in &mut clients {
+            client.open(LIMIT).await.unwrap();
+        }
         cluster.signal(old, Signal::SIGSTOP);
         let next = cluster.leader(Some(old)).await;
         assert!(matches!(cluster.ask(next, write(2)).await, Reply::Ok { .. }));
-        cluster.signal(old, Signal::SIGCONT);
-        // While it believes: a follower or the observer soon tells it.
-        let mut stale = false;
-        for _ in 0..20 {
-            let read = cluster.ask(old, Request::Read { key: "k".into() }).await;
-            stale |= matches!(read, Reply::Ok { value, .. } if value == 1);
+        // They wait for it to wake, and then they race with the news of the new leader.
+        let mut reads = tokio::task::JoinSet::new();
+        for mut client in clients {
+            let read = Request::Read { key: "k".into() };
+            reads.spawn(async move { client.call(&read, LIMIT).await });
         }
+        pause(200).await;
+        cluster.signal(old, Signal::SIGCONT);
+        let reads = reads.join_all().await;
+        let stale =
+            reads.iter().any(|read| matches!(read, Ok(Reply::Ok { value, .. }) if *value == 1));
         assert_eq!(stale, fooled, "{flags}");
     }
 }
