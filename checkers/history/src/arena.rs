@@ -57,6 +57,12 @@ impl Cell {
         Self::new(KEYWORD, symbol.0 as u64)
     }
 
+    /// The whole number, if it is in the cell itself.
+    #[inline]
+    pub(crate) const fn small_int(self) -> Option<i64> {
+        if self.tag() == INT { Some(self.0 as i64 >> TAG_BITS) } else { None }
+    }
+
     /// The text of a string or keyword.
     pub(crate) const fn symbol(self) -> Option<Symbol> {
         match self.tag() {
@@ -169,6 +175,18 @@ impl Arena {
             _ => self.long[cell.payload()],
         };
         &self.cells[start..start + len]
+    }
+
+    /// The two elements, if it is a list of two.
+    #[inline]
+    pub(crate) fn pair(&self, cell: Cell) -> Option<(Cell, Cell)> {
+        match cell.tag() {
+            LIST if cell.payload() as u64 & LEN_MASK == 2 => {
+                let start = cell.payload() >> LEN_BITS;
+                Some((self.cells[start], self.cells[start + 1]))
+            }
+            _ => None,
+        }
     }
 
     #[inline]

@@ -138,6 +138,10 @@ impl History {
         self.columns.is_timed()
     }
 
+    pub(crate) const fn arena(&self) -> &Arena {
+        &self.arena
+    }
+
     pub(crate) const fn columns(&self) -> &Columns {
         &self.columns
     }
@@ -211,7 +215,7 @@ impl<'h> OpRef<'h> {
         self.value().as_pair()
     }
 
-    fn cell(self) -> Cell {
+    pub(crate) fn cell(self) -> Cell {
         self.history.columns.value(self.at())
     }
 

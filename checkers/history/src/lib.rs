@@ -22,6 +22,7 @@ mod strings;
 mod validate;
 mod value;
 mod view;
+mod word;
 
 pub use fault::{
     Coverage, Effect, Episode, FaultAction, FaultEvent, Moment, Sighting, coverage, episodes,
@@ -37,3 +38,4 @@ pub use strings::Symbol;
 pub use validate::{Rules, validate};
 pub use value::Value;
 pub use view::{ListRef, MapRef, ValueRef};
+pub use word::Word;

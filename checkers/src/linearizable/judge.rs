@@ -138,7 +138,6 @@ impl Judge for ByZones {
 
     fn screen(&self, history: &History, keyed: bool, threads: usize) -> Option<Screened> {
         let registers = load(history, keyed, self.0)?;
-        let size = history.calls().len();
         // Every thread takes a share and keeps one set of tables.
         let share = registers.len().div_ceil(threads.max(1)).max(1);
         let mut shares: Vec<Vec<_>> = Vec::new();
@@ -149,7 +148,7 @@ impl Judge for ByZones {
             }
         }
         let shares = in_parallel(threads, shares, |share| {
-            let mut values = Renumbering::new(size);
+            let mut values = Renumbering::new();
             let fine = |calls| zone(&values.dense(calls)) == Zone::Linearizable;
             share.into_iter().map(fine).collect::<Vec<bool>>()
         });

@@ -3,7 +3,7 @@
 use std::fmt::Debug;
 use std::hash::Hash;
 
-use deposed_history::{Call, History, OpRef, Outcome, PRECONDITION, Value, ValueRef};
+use deposed_history::{Call, History, OpRef, Outcome, PRECONDITION, Value, ValueRef, Word};
 
 /// A sequential object: which operations it knows and what each does to its state.
 ///
@@ -165,6 +165,17 @@ impl<'h> CallView<'h> {
             Some(value) if !value.is_nil() => value,
             _ => self.argument(),
         }
+    }
+
+    /// [`CallView::value`] as a word of `history`, which is the one that the call is of.
+    pub(crate) fn word(&self, history: &History) -> Word {
+        let unkeyed = |op: OpRef<'_>| match history.word_pair(op.word()) {
+            Some((_, value)) if self.keyed => Some(value),
+            _ if self.keyed => None,
+            _ => Some(op.word()),
+        };
+        let result = self.complete.and_then(unkeyed).filter(|value| !value.is_nil());
+        result.or_else(|| unkeyed(self.invoke)).unwrap_or(Word::NIL)
     }
 
     /// The invocation's value without its key.

@@ -1,6 +1,6 @@
 //! The calls on registers as numbers: values are interned, events are times.
 
-use deposed_history::{Call, History, Outcome, PRECONDITION, Symbol, ValueRef};
+use deposed_history::{Call, History, Outcome, PRECONDITION, Symbol, ValueRef, Word};
 use rustc_hash::FxHashMap;
 
 use crate::linearizable::NEVER;
@@ -82,9 +82,9 @@ pub(crate) fn compact(
         let call = history.calls()[index as usize];
         let view = CallView::new(history, call, keyed);
         let symbol = history.op(call.invoke).f_symbol();
-        match functions.classify(history, symbol, call, || view.value()) {
+        match functions.classify(history, symbol, call, || view.word(history)) {
             Said::Nothing => {}
-            Said::This(f, a, b) => compact.push(register_call(&mut raw, call, index, (f, a, b))),
+            Said::This(said) => compact.push(register_call(history, &mut raw, call, index, said)),
             Said::Nonsense => {
                 // The model itself says best what is wrong with a call.
                 let why = model.parse(&view).err();
@@ -92,7 +92,7 @@ pub(crate) fn compact(
             }
         }
     }
-    Ok(Renumbering::new(compact.len()).dense(compact))
+    Ok(Renumbering::new().dense(compact))
 }
 
 /// All registers of a history, each under its own numbering of values yet to be made
@@ -113,36 +113,33 @@ pub(crate) fn load(
     for (index, &call) in history.calls().iter().enumerate() {
         let invoke = history.op(call.invoke);
         let (at, argument) = if keyed {
-            let Some((key, argument)) = invoke.pair() else {
+            let Some((key, argument)) = history.word_pair(invoke.word()) else {
                 // Without a key it must at least say nothing.
-                if call.outcome == Outcome::Fail
-                    && call.complete.is_none_or(|at| history.op(at).pair().is_none())
-                {
+                let silent = call.complete.is_none_or(|at| history.op(at).pair().is_none());
+                if call.outcome == Outcome::Fail && silent {
                     continue;
                 }
                 return None;
             };
-            let at = keys.number(key);
+            let at = keys.number(history, key);
             if at == registers.len() {
                 registers.push(Vec::new());
             }
             (at, argument)
         } else {
-            (0, invoke.value())
+            (0, invoke.word())
         };
         let value = || {
-            let result = call.complete.map(|at| history.op(at).value());
-            let result = if keyed {
-                result.and_then(ValueRef::as_pair).map(|(_, value)| value)
-            } else {
-                result
-            };
+            let result = call.complete.and_then(|at| {
+                let result = history.op(at).word();
+                if keyed { history.word_pair(result).map(|pair| pair.1) } else { Some(result) }
+            });
             result.filter(|value| !value.is_nil()).unwrap_or(argument)
         };
         match functions.classify(history, invoke.f_symbol(), call, value) {
             Said::Nothing => {}
-            Said::This(f, a, b) => {
-                registers[at].push(register_call(&mut raw, call, index as u32, (f, a, b)));
+            Said::This(said) => {
+                registers[at].push(register_call(history, &mut raw, call, index as u32, said));
             }
             Said::Nonsense => return None,
         }
@@ -151,23 +148,27 @@ pub(crate) fn load(
 }
 
 fn register_call<'h>(
+    history: &'h History,
     raw: &mut RawValues<'h>,
     call: Call,
     index: u32,
-    (f, a, b): (F, ValueRef<'h>, ValueRef<'h>),
+    (f, a, b): (F, Option<Word>, Option<Word>),
 ) -> RegisterCall {
     let ret = match (call.outcome, call.complete) {
         (Outcome::Ok | Outcome::Fail, Some(position)) => position + 1,
         _ => NEVER,
     };
-    let (a, b) = (raw.number(a), raw.number(b));
+    let mut number = |value: Option<Word>| value.map_or(0, |value| raw.number(history, value));
+    let (a, b) = (number(a), number(b));
+    // A cas to the same value, if it happened, only looked.
+    let (f, b) = if f == F::Cas && a == b { (F::Read, 0) } else { (f, b) };
     RegisterCall { inv: call.invoke + 1, ret, a, b, call: index, f }
 }
 
 /// What a call says.
-enum Said<'h> {
+enum Said {
     Nothing,
-    This(F, ValueRef<'h>, ValueRef<'h>),
+    This((F, Option<Word>, Option<Word>)),
     Nonsense,
 }
 
@@ -187,30 +188,30 @@ impl Functions {
         }
     }
 
-    fn classify<'h>(
+    #[inline]
+    fn classify(
         &self,
-        history: &'h History,
+        history: &History,
         f: Symbol,
         call: Call,
-        value: impl FnOnce() -> ValueRef<'h>,
-    ) -> Said<'h> {
-        let nil = ValueRef::Nil;
+        value: impl FnOnce() -> Word,
+    ) -> Said {
         let f = Some(f);
         if f == self.read {
             return match call.outcome {
-                Outcome::Ok => Said::This(F::Read, value(), nil),
+                Outcome::Ok => Said::This((F::Read, Some(value()), None)),
                 _ => Said::Nothing,
             };
         }
         if f == self.write {
             return match call.outcome {
                 Outcome::Fail => Said::Nothing,
-                _ => Said::This(F::Write, value(), nil),
+                _ => Said::This((F::Write, Some(value()), None)),
             };
         }
         let observed = || {
-            let error = call.complete.map_or(nil, |at| history.op(at).error());
-            error.as_str() == Some(PRECONDITION)
+            let error = |at| history.op(at).error();
+            call.complete.is_some_and(|at| error(at).as_str() == Some(PRECONDITION))
         };
         if call.outcome == Outcome::Fail && !observed() {
             return Said::Nothing;
@@ -218,12 +219,11 @@ impl Functions {
         if f != self.cas {
             return Said::Nonsense;
         }
-        let Some((from, to)) = value().as_pair() else { return Said::Nonsense };
+        let Some((from, to)) = history.word_pair(value()) else { return Said::Nonsense };
         match call.outcome {
-            Outcome::Fail => Said::This(F::Miss, from, nil),
-            Outcome::Ok if from == to => Said::This(F::Read, from, nil),
-            Outcome::Info if from == to => Said::Nothing,
-            _ => Said::This(F::Cas, from, to),
+            Outcome::Fail => Said::This((F::Miss, Some(from), None)),
+            Outcome::Info if history.view(from) == history.view(to) => Said::Nothing,
+            _ => Said::This((F::Cas, Some(from), Some(to))),
         }
     }
 }
@@ -241,16 +241,17 @@ struct Keys<'h> {
 const SMALL_KEYS: i64 = 1 << 16;
 
 impl<'h> Keys<'h> {
-    fn number(&mut self, key: ValueRef<'h>) -> usize {
-        let at = match key {
-            ValueRef::Int(n) if (0..SMALL_KEYS).contains(&n) => {
+    #[inline]
+    fn number(&mut self, history: &'h History, key: Word) -> usize {
+        let at = match key.small_int() {
+            Some(n) if (0..SMALL_KEYS).contains(&n) => {
                 let n = n as usize;
                 if n >= self.small.len() {
                     self.small.resize((n + 1).next_power_of_two(), 0);
                 }
                 &mut self.small[n]
             }
-            other => self.others.entry(other).or_insert(0),
+            _ => self.others.entry(history.view(key)).or_insert(0),
         };
         if *at == 0 {
             self.count += 1;
@@ -270,13 +271,14 @@ struct RawValues<'h> {
 const OTHERS: u32 = 1 << 31;
 
 impl<'h> RawValues<'h> {
-    fn number(&mut self, value: ValueRef<'h>) -> u32 {
-        match value {
-            ValueRef::Nil => 0,
-            ValueRef::Int(n) if (0..i64::from(OTHERS) - 1).contains(&n) => n as u32 + 1,
-            other => {
+    #[inline]
+    fn number(&mut self, history: &'h History, value: Word) -> u32 {
+        match value.small_int() {
+            Some(n) if (0..i64::from(OTHERS) - 1).contains(&n) => n as u32 + 1,
+            _ if value.is_nil() => 0,
+            _ => {
                 let next = OTHERS + self.others.len() as u32;
-                *self.others.entry(other).or_insert(next)
+                *self.others.entry(history.view(value)).or_insert(next)
             }
         }
     }
@@ -284,6 +286,7 @@ impl<'h> RawValues<'h> {
 
 /// Makes the values of one register after the other dense. Keeps its tables in between.
 pub(crate) struct Renumbering {
+    /// Of small values.
     small: Vec<u32>,
     small_max: usize,
     others: FxHashMap<u32, u32>,
@@ -292,18 +295,15 @@ pub(crate) struct Renumbering {
 }
 
 impl Renumbering {
-    /// For histories of about so many calls.
-    pub(crate) fn new(calls: usize) -> Self {
-        Self {
-            small: Vec::new(),
-            small_max: calls.saturating_mul(4) + 1024,
-            others: FxHashMap::default(),
-            used: Vec::new(),
-        }
+    pub(crate) fn new() -> Self {
+        Self { small: Vec::new(), small_max: 0, others: FxHashMap::default(), used: Vec::new() }
     }
 
     pub(crate) fn dense(&mut self, mut calls: Vec<RegisterCall>) -> Compact {
         let mut values = 1;
+        // A table much larger than its register would be slower than hashing: it does not fit
+        // into caches.
+        self.small_max = calls.len().saturating_mul(4) + 1024;
         for call in &mut calls {
             call.a = self.number(call.a, &mut values);
             if call.f == F::Cas {
