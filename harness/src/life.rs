@@ -18,6 +18,7 @@ use deposed_workloads::Workload;
 use crate::inventory::NodeSpec;
 use crate::logs::{self, Logs};
 use crate::progress::{Progress, Step, Told};
+use crate::records;
 use crate::rig::{self, Description, Rig};
 use crate::run::{self, Ended, Interrupt, LaneEnd, Outcome, Recorder, Recovered, RunSpec, Urgency};
 use crate::run_folder::{RunFolder, Status};
@@ -134,7 +135,17 @@ async fn attempt(
     }
     let logs = collect(&rig, &folder, progress).await;
     let ending = match ran {
-        Ok(outcome) => ending(&outcome, interrupt),
+        Ok(outcome) => {
+            let end = (outcome.events, outcome.time);
+            match records::append(&rig, folder.path(), &logs, end).await {
+                Ok(0) => {}
+                Ok(count) => {
+                    progress.done(Step::Collect, format!("{count} records"), began.elapsed())
+                }
+                Err(why) => progress.warn(format!("what the system recorded is left out: {why}")),
+            }
+            ending(&outcome, interrupt)
+        }
         Err(ending) => {
             teardown(&rig, progress).await;
             return Err(ending);

@@ -81,6 +81,11 @@ impl Logs {
         logs
     }
 
+    /// Node and path of each file.
+    pub fn files(&self) -> impl Iterator<Item = (&str, PathBuf)> {
+        self.files.iter().map(|(node, file)| (node.as_str(), self.folder.join(file)))
+    }
+
     /// How much there is: `5 files, 14 MiB`.
     pub fn summary(&self) -> String {
         let size = |file: &PathBuf| self.folder.join(file).metadata().map_or(0, |m| m.len());

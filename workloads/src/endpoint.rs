@@ -6,7 +6,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use deposed_core::{Client, ClientError};
+use deposed_core::{Client, ClientError, NodeClock};
+use deposed_history::Op;
 
 /// Makes clients that talk to exactly one node.
 #[async_trait]
@@ -57,6 +58,9 @@ impl EndpointPlan {
     }
 }
 
+/// The events of a collected file: name, text, clock of its node.
+pub(crate) type ReadRecords = fn(&str, &str, &NodeClock) -> Result<Vec<Op>, String>;
+
 /// A client built into deposed, as `client.kind` names it.
 pub(crate) struct ClientKind {
     /// Its name.
@@ -67,4 +71,6 @@ pub(crate) struct ClientKind {
     pub(crate) settings: &'static [&'static str],
     /// Makes the endpoint of one node, without connecting, or says which setting is wrong.
     pub(crate) endpoint: fn(EndpointPlan) -> Result<Arc<dyn Endpoint>, String>,
+    /// Understands what its store writes down, as [`deposed_core::Records`] does.
+    pub(crate) records: Option<ReadRecords>,
 }

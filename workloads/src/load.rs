@@ -155,6 +155,7 @@ fn build(
         crash: file.logs.crash.iter().map(|crash| crash.get_ref().clone()).collect(),
         install: options.install,
         parts,
+        records: kind.and_then(|kind| kind.records),
     })
 }
 

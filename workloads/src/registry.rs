@@ -1,13 +1,19 @@
 //! What is bundled. Adding a system, a client or a workload is a new file and one line here.
 
 use crate::endpoint::ClientKind;
-use crate::{SystemSummary, Workload, describe_system, etcd, register};
+use crate::{
+    FailoverLog, FencedRegister, Lock, SystemSummary, Workload, describe_system, etcd, register,
+    standby,
+};
 
 /// Bundled systems: name and `system.toml`.
-pub(crate) static BUNDLED: &[(&str, &str)] = &[("etcd", include_str!("../systems/etcd.toml"))];
+pub(crate) static BUNDLED: &[(&str, &str)] = &[
+    ("etcd", include_str!("../systems/etcd.toml")),
+    ("standby", include_str!("../systems/standby.toml")),
+];
 
 /// Clients built in.
-pub(crate) static CLIENT_KINDS: &[ClientKind] = &[etcd::KIND];
+pub(crate) static CLIENT_KINDS: &[ClientKind] = &[etcd::KIND, standby::KIND];
 
 /// Every bundled system.
 pub fn systems() -> Vec<SystemSummary> {
@@ -17,7 +23,14 @@ pub fn systems() -> Vec<SystemSummary> {
 
 /// Every workload.
 pub fn workloads() -> Vec<Box<dyn Workload>> {
-    vec![Box::new(register::Register)]
+    vec![
+        Box::new(register::Register),
+        Box::new(FencedRegister::VOLUME),
+        Box::new(FencedRegister::EXTERNAL),
+        Box::new(FailoverLog::DURABILITY),
+        Box::new(FailoverLog::READS),
+        Box::new(Lock),
+    ]
 }
 
 /// The workload of a name.

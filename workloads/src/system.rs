@@ -4,10 +4,13 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use deposed_core::{Client, ClientError, ClientFactory, Db, Node, OpSet, System};
+use deposed_core::{
+    Client, ClientError, ClientFactory, Db, Node, NodeClock, OpSet, Records, System,
+};
+use deposed_history::Op;
 
 use crate::blueprint::Blueprint;
-use crate::endpoint::Endpoint;
+use crate::endpoint::{Endpoint, ReadRecords};
 
 /// A choice that a system offers, for `deposed list` and the plan.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -44,6 +47,7 @@ pub struct DescribedSystem {
     pub(crate) crash: Vec<String>,
     pub(crate) install: bool,
     pub(crate) parts: Vec<NodePart>,
+    pub(crate) records: Option<ReadRecords>,
 }
 
 /// One node's part of a system.
@@ -87,6 +91,16 @@ impl System for DescribedSystem {
 
     fn clients(&self) -> &dyn ClientFactory {
         self
+    }
+
+    fn records(&self) -> Option<&dyn Records> {
+        self.records.is_some().then_some(self)
+    }
+}
+
+impl Records for DescribedSystem {
+    fn read(&self, file_name: &str, text: &str, clock: &NodeClock) -> Result<Vec<Op>, String> {
+        self.records.map_or(Ok(Vec::new()), |read| read(file_name, text, clock))
     }
 }
 

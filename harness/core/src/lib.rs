@@ -17,4 +17,6 @@ pub use generator::{Context, Generator, Next, Thread};
 pub use lane::{EventSender, Lane, NemesisEvent, NotRecorded, Stop, StopSender};
 pub use nemesis::{Choice, Effect, Evidence, FaultContext, FaultError, Lease, Nemesis};
 pub use remote::{Command, Output, Remote, RemoteError};
-pub use system::{Db, LogFile, OpSet, Primaries, Process, ProcessControl, System, SystemError};
+pub use system::{
+    Db, LogFile, NodeClock, OpSet, Primaries, Process, ProcessControl, Records, System, SystemError,
+};

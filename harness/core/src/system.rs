@@ -3,6 +3,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use async_trait::async_trait;
+use deposed_history::Op;
+use deposed_history::fencing::Stamp;
 
 use crate::{ClientFactory, Cluster, Node, Remote, RemoteError};
 
@@ -25,6 +27,35 @@ pub trait System: Send + Sync {
 
     /// Its clients.
     fn clients(&self) -> &dyn ClientFactory;
+
+    /// Enables a second history: what was written down where no client sees it.
+    fn records(&self) -> Option<&dyn Records> {
+        None
+    }
+}
+
+/// Understands the records that a store, or a resource it writes to, keeps of what truly happened.
+pub trait Records: Send + Sync {
+    /// The events of a collected log file, all of [`deposed_history::Process::Log`]; none if the
+    /// file is no record. Errs with the place of what cannot be understood.
+    fn read(&self, file_name: &str, text: &str, clock: &NodeClock) -> Result<Vec<Op>, String>;
+}
+
+/// The wall clock of a node, laid beside the clock of the run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct NodeClock {
+    /// What it showed when the run began, in nanoseconds since 1970.
+    pub zero_ns: i64,
+    /// How far off that may be, either way.
+    pub error_ns: u64,
+}
+
+impl NodeClock {
+    /// A reading of it as a moment of the run; none if that was before the run.
+    pub fn stamp(&self, wall_ns: i64) -> Option<Stamp> {
+        let at_ns = u64::try_from(wall_ns - self.zero_ns).ok()?;
+        Some(Stamp { at_ns, error_ns: self.error_ns })
+    }
 }
 
 /// Why a system could not be brought where it should be.

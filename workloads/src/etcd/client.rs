@@ -28,8 +28,13 @@ pub(super) const RECONNECT_SPACING: Duration = Duration::from_millis(100);
 const PROBE_LIMIT: Duration = Duration::from_secs(1);
 
 /// `kind = "etcd"`. Setting `read`: `linearizable` asks the quorum, `serializable` one node.
-pub(crate) const KIND: ClientKind =
-    ClientKind { name: "etcd", supports: &["read", "write", "cas"], settings: &["read"], endpoint };
+pub(crate) const KIND: ClientKind = ClientKind {
+    name: "etcd",
+    supports: &["read", "write", "cas"],
+    settings: &["read"],
+    endpoint,
+    records: None,
+};
 
 fn endpoint(plan: EndpointPlan) -> Result<Arc<dyn Endpoint>, String> {
     let serializable = plan.choice("read", &[("linearizable", false), ("serializable", true)])?;

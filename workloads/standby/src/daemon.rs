@@ -187,7 +187,7 @@ fn is_for_clients(request: &Request) -> bool {
             | Request::Write { .. }
             | Request::Cas { .. }
             | Request::Append { .. }
-            | Request::List
+            | Request::List { .. }
             | Request::Acquire { .. }
             | Request::Renew { .. }
             | Request::Release { .. }

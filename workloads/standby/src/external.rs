@@ -21,7 +21,7 @@ struct Performance {
     wall_ns: u64,
     /// The token of the leader that passed it on. The service cannot read it; the log can.
     token: u64,
-    id: u64,
+    id: String,
     value: Value,
     /// Whether it was done, or was known to be done already.
     performed: bool,
@@ -30,7 +30,7 @@ struct Performance {
 struct Done {
     journal: Journal,
     seq: u64,
-    ids: BTreeSet<u64>,
+    ids: BTreeSet<String>,
 }
 
 /// The external service.
@@ -43,7 +43,7 @@ impl Service {
     pub(crate) fn open(config: &Config) -> io::Result<Self> {
         let (journal, past) = Journal::open::<Performance>(config.data.join("external.jsonl"))?;
         let seq = past.last().map_or(0, |last| last.seq);
-        let ids = past.iter().map(|past| past.id).collect();
+        let ids = past.iter().map(|past| past.id.clone()).collect();
         Ok(Self { config: config.clone(), done: Mutex::new(Done { journal, seq, ids }) })
     }
 
@@ -52,7 +52,7 @@ impl Service {
             return Ok(Reply::fail("not a request to the external service"));
         };
         let mut done = self.done.lock().unwrap_or_else(PoisonError::into_inner);
-        let new = done.ids.insert(id);
+        let new = done.ids.insert(id.clone());
         let performed = new || self.config.external == External::Plain;
         done.seq += 1;
         let (seq, wall_ns) = (done.seq, wall_ns());

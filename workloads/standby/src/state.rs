@@ -20,8 +20,9 @@ pub(crate) enum Op {
         old: Value,
         new: Value,
     },
-    /// Adds to the list.
+    /// Adds to a list.
     Append {
+        list: String,
         value: Value,
     },
     /// Takes a lock that is free, or whose holder the leader has seen expire.
@@ -70,7 +71,7 @@ pub(crate) struct Holder {
 #[derive(Debug, Clone, Default)]
 pub(crate) struct State {
     pub(crate) keys: BTreeMap<String, Value>,
-    pub(crate) list: Vec<Value>,
+    pub(crate) lists: BTreeMap<String, Vec<Value>>,
     pub(crate) locks: BTreeMap<String, Holder>,
 }
 
@@ -90,8 +91,8 @@ impl State {
                 self.keys.insert(key.clone(), new.clone());
                 Outcome::Done
             }
-            Op::Append { value } => {
-                self.list.push(value.clone());
+            Op::Append { list, value } => {
+                self.lists.entry(list.clone()).or_default().push(value.clone());
                 Outcome::Done
             }
             Op::Acquire { lock, owner, ttl_ms, token, expired } => {

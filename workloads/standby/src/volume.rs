@@ -23,7 +23,7 @@ struct Attempt {
     wall_ns: u64,
     grant: String,
     token: u64,
-    id: u64,
+    id: String,
     value: Value,
     /// Who wrote.
     client: String,
@@ -33,11 +33,12 @@ struct Attempt {
 /// What the volume knows of one grant.
 #[derive(Debug, Default)]
 struct Register {
-    value: Value,
+    /// The last write it accepted.
+    last: Option<String>,
     /// What tokens are compared with.
     token: u64,
     /// Writes it has, so that one that is repeated is not done twice.
-    ids: BTreeSet<u64>,
+    ids: BTreeSet<String>,
 }
 
 struct Content {
@@ -63,8 +64,8 @@ impl Volume {
             let register = content.registers.entry(attempt.grant.clone()).or_default();
             register.see(config, attempt.token);
             if attempt.accepted {
-                register.ids.insert(attempt.id);
-                register.value = attempt.value;
+                register.ids.insert(attempt.id.clone());
+                register.last = Some(attempt.id);
             }
         }
         // Who was shut out stays so over a restart.
@@ -85,8 +86,8 @@ impl Volume {
             }
             Request::VolumeRead { grant } => {
                 let content = self.content();
-                let value = content.registers.get(&grant).map(|register| register.value.clone());
-                Ok(self.done(value.unwrap_or_default()))
+                let last = content.registers.get(&grant).and_then(|register| register.last.clone());
+                Ok(self.done(last.into()))
             }
             Request::Revoke { client } => self.admit(client, false),
             Request::Admit { client } => self.admit(client, true),
@@ -106,7 +107,7 @@ impl Volume {
         &self,
         client: &str,
         token: u64,
-        id: u64,
+        id: String,
         value: Value,
         grant: String,
     ) -> io::Result<Reply> {
@@ -119,8 +120,8 @@ impl Volume {
         let accepted = self.config.fencing != Fencing::Token || token >= seen;
         register.see(&self.config, token);
         if accepted {
-            register.ids.insert(id);
-            register.value = value.clone();
+            register.ids.insert(id.clone());
+            register.last = Some(id.clone());
         }
         content.seq += 1;
         let (seq, client) = (content.seq, client.to_owned());

@@ -58,13 +58,18 @@ pub enum Request {
         /// What it becomes.
         new: Value,
     },
-    /// Client to node: adds to the replicated list.
+    /// Client to node: adds to a replicated list.
     Append {
+        /// The list.
+        list: String,
         /// What.
         value: Value,
     },
-    /// Client to node: the whole replicated list.
-    List,
+    /// Client to node: a whole replicated list.
+    List {
+        /// The list.
+        list: String,
+    },
     /// Client to node: takes a lock.
     Acquire {
         /// The lock.
@@ -91,16 +96,16 @@ pub enum Request {
     /// Client to node: writes to the volume, under the leader's token.
     Put {
         /// Unique.
-        id: u64,
+        id: String,
         /// The new content.
         value: Value,
     },
-    /// Client to node: what the leader would read on the volume.
+    /// Client to node: the id of the write that the leader would find on the volume, or null.
     Get,
     /// Client to node: has the external service perform something, under the leader's token.
     Call {
         /// The same when it is repeated.
-        id: u64,
+        id: String,
         /// What.
         value: Value,
     },
@@ -110,13 +115,13 @@ pub enum Request {
         /// The writer's token.
         token: u64,
         /// Unique.
-        id: u64,
+        id: String,
         /// The new content.
         value: Value,
         /// Which grant this is about: a lock, or `leader`.
         grant: String,
     },
-    /// To the volume: its content.
+    /// To the volume: the id of the last write it accepted, or null.
     VolumeRead {
         /// Which grant this is about: a lock, or `leader`.
         grant: String,
@@ -136,7 +141,7 @@ pub enum Request {
         /// The token of the leader that passes it on. Nobody looks at it: it is for the log.
         token: u64,
         /// The same when it is repeated.
-        id: u64,
+        id: String,
         /// What.
         value: Value,
     },

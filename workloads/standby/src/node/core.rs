@@ -50,7 +50,7 @@ struct Progress {
 #[derive(Debug, Clone)]
 pub(super) struct Undelivered {
     pub(super) token: u64,
-    pub(super) id: u64,
+    pub(super) id: String,
     pub(super) value: Value,
 }
 

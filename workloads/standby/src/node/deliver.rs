@@ -75,7 +75,7 @@ impl Node {
     pub(super) async fn get(&self, link: &mut Link) -> Reply {
         let Some(token) = self.core().leads() else { return self.not_leader() };
         if let Some(last) = self.core().undelivered.back() {
-            return self.done(token, last.value.clone());
+            return self.done(token, last.id.clone().into());
         }
         let read = link.call(&Request::VolumeRead { grant: LEADER.into() }, VOLUME_LIMIT).await;
         match read {
@@ -89,7 +89,7 @@ impl Node {
     }
 
     /// Has the external service do something. What got no answer is repeated, as nobody can tell.
-    pub(super) async fn perform(&self, link: &mut Link, id: u64, value: Value) -> Reply {
+    pub(super) async fn perform(&self, link: &mut Link, id: String, value: Value) -> Reply {
         let Some(token) = self.core().leads() else { return self.not_leader() };
         let request = Request::Perform { token, id, value };
         let mut sent = false;

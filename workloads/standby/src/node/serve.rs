@@ -8,7 +8,7 @@ use serde_json::Value;
 use super::Node;
 use super::core::Undelivered;
 use super::deliver::VOLUME_LIMIT;
-use crate::state::{Op, Outcome};
+use crate::state::{Op, Outcome, State};
 use crate::{Acks, Failover, Link, Reads, Reply, Request};
 
 /// How long a client is kept waiting before it is told that nobody knows.
@@ -36,10 +36,13 @@ impl Node {
             Request::Read { key } => {
                 self.read(|state| state.keys.get(&key).cloned().unwrap_or(Value::Null)).await
             }
-            Request::List => self.read(|state| Value::Array(state.list.clone())).await,
+            Request::List { list } => {
+                let whole = |state: &State| state.lists.get(&list).cloned().unwrap_or_default();
+                self.read(|state| Value::Array(whole(state))).await
+            }
             Request::Write { key, value } => self.write(Op::Write { key, value }).await,
             Request::Cas { key, old, new } => self.write(Op::Cas { key, old, new }).await,
-            Request::Append { value } => self.write(Op::Append { value }).await,
+            Request::Append { list, value } => self.write(Op::Append { list, value }).await,
             Request::Acquire { lock, owner, ttl_ms } => self.acquire(lock, owner, ttl_ms).await,
             Request::Renew { lock, token } => self.write(Op::Renew { lock, token }).await,
             Request::Release { lock, token } => self.write(Op::Release { lock, token }).await,
@@ -99,7 +102,7 @@ impl Node {
         self.wait_for(REQUEST_LIMIT, settled).await.unwrap_or(false)
     }
 
-    async fn read(&self, look: impl Fn(&crate::state::State) -> Value) -> Reply {
+    async fn read(&self, look: impl Fn(&State) -> Value) -> Reply {
         if !self.core().leads_by_itself() {
             return self.read_as_follower(look).await;
         }
@@ -121,7 +124,7 @@ impl Node {
         }
     }
 
-    async fn read_as_follower(&self, look: impl Fn(&crate::state::State) -> Value) -> Reply {
+    async fn read_as_follower(&self, look: impl Fn(&State) -> Value) -> Reply {
         match self.config.reads {
             Reads::Leader => self.not_leader(),
             Reads::Any => self.done(0, look(&self.core().state)),
@@ -160,7 +163,7 @@ impl Node {
         self.wait_for(REQUEST_LIMIT, round).await.unwrap_or(false)
     }
 
-    async fn put(self: &Arc<Self>, link: &mut Link, id: u64, value: Value) -> Reply {
+    async fn put(self: &Arc<Self>, link: &mut Link, id: String, value: Value) -> Reply {
         let Some(token) = self.core().leads() else { return self.not_leader() };
         let write = Undelivered { token, id, value };
         match self.config.acks {

@@ -178,11 +178,15 @@ pub(crate) async fn pause(ms: u64) {
 }
 
 pub(crate) fn append(value: i64) -> Request {
-    Request::Append { value: value.into() }
+    Request::Append { list: "log".into(), value: value.into() }
+}
+
+pub(crate) fn list() -> Request {
+    Request::List { list: "log".into() }
 }
 
 pub(crate) fn put(id: u64) -> Request {
-    Request::Put { id, value: id.into() }
+    Request::Put { id: id.to_string(), value: id.into() }
 }
 
 pub(crate) fn acquire(owner: &str, ttl_ms: u64) -> Request {

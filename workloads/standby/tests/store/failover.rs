@@ -2,10 +2,10 @@
 
 use std::collections::BTreeSet;
 
-use deposed_standby::{Reply, Request};
+use deposed_standby::Reply;
 use nix::sys::signal::Signal;
 
-use crate::cluster::{Cluster, LIMIT, append, pause, put};
+use crate::cluster::{Cluster, LIMIT, append, list, pause, put};
 
 /// When the leader is killed another takes over with everything that was acknowledged, by a greater
 /// token, and the old one comes back as a follower.
@@ -22,8 +22,8 @@ async fn a_killed_leader_is_replaced() {
         let next = cluster.leader(Some(old)).await;
         let token = cluster.done(append(21)).await.1;
         assert!(tokens.last() < Some(&token), "{failover}: {tokens:?}, then {token}");
-        let list = cluster.done(Request::List).await.0;
-        let list: Vec<i64> = list.as_array().unwrap().iter().filter_map(|v| v.as_i64()).collect();
+        let all = cluster.done(list()).await.0;
+        let list: Vec<i64> = all.as_array().unwrap().iter().filter_map(|v| v.as_i64()).collect();
         assert_eq!(list, (1..=21).collect::<Vec<_>>(), "{failover}");
         cluster.restart(old);
         pause(300).await;
@@ -53,7 +53,7 @@ async fn a_paused_leader_is_deposed() {
         };
         let (answer, ()) = tokio::join!(asked, wake);
         assert!(!matches!(answer, Ok(Reply::Ok { .. })), "{failover}: {answer:?}");
-        assert_eq!(cluster.done(Request::List).await.0, serde_json::json!([1, 2]), "{failover}");
+        assert_eq!(cluster.done(list()).await.0, serde_json::json!([1, 2]), "{failover}");
     }
 }
 

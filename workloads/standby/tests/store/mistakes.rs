@@ -8,7 +8,9 @@ use crate::cluster::{Cluster, LIMIT, acquire, pause, put};
 /// Writes to the volume as whoever holds a token.
 async fn write(cluster: &Cluster, token: u64, id: u64) -> Reply {
     let grant = "a".to_owned();
-    cluster.ask(4, Request::VolumeWrite { token, id, value: id.into(), grant }).await
+    cluster
+        .ask(4, Request::VolumeWrite { token, id: id.to_string(), value: id.into(), grant })
+        .await
 }
 
 /// The volume refuses a stale token every time; comparing with the last one, only the first time.

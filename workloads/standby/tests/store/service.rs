@@ -4,7 +4,7 @@ use deposed_standby::{Reply, Request};
 use nix::sys::signal::Signal;
 use serde_json::{Value, json};
 
-use crate::cluster::{Cluster, acquire, append, pause, put};
+use crate::cluster::{Cluster, acquire, append, list, pause, put};
 
 /// Whoever decides who leads, the leader serves every request, and followers say where it is.
 #[tokio::test]
@@ -19,10 +19,10 @@ async fn the_leader_serves() {
         assert_eq!(cluster.ask(leader, cas).await, Reply::Precondition);
         assert_eq!(cluster.done(Request::Read { key: key() }).await.0, 2);
         cluster.done(append(7)).await;
-        assert_eq!(cluster.done(Request::List).await.0, json!([7]));
+        assert_eq!(cluster.done(list()).await.0, json!([7]));
         cluster.done(put(1)).await;
-        assert_eq!(cluster.done(Request::Get).await.0, 1);
-        cluster.done(Request::Call { id: 1, value: "x".into() }).await;
+        assert_eq!(cluster.done(Request::Get).await.0, "1");
+        cluster.done(Request::Call { id: "1".into(), value: "x".into() }).await;
         assert_eq!(cluster.record(4, "external.jsonl")[0]["performed"], true);
         let follower = (leader + 1) % 3;
         let refused = cluster.ask(follower, append(8)).await;
@@ -98,6 +98,6 @@ async fn any_node_reads_old_data() {
     assert!(matches!(cluster.ask(next, append(2)).await, Reply::Ok { .. }));
     let mut old = cluster.client(leader);
     cluster.signal(leader, Signal::SIGCONT);
-    let read = old.call(&Request::List, crate::cluster::LIMIT).await.unwrap();
+    let read = old.call(&list(), crate::cluster::LIMIT).await.unwrap();
     assert!(matches!(&read, Reply::Ok { value: Value::Array(list), .. } if list[0] == 1));
 }

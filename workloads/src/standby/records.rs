@@ -1,0 +1,122 @@
+//! What the store wrote down: the volume's log, the external service's, and who was let lead.
+
+use deposed_core::NodeClock;
+use deposed_history::Op;
+use deposed_history::fencing::LogEvent;
+use serde::Deserialize;
+
+use crate::json;
+
+/// The grant by which leaders write to the volume; all others there are locks.
+const LEADER: &str = "leader";
+
+/// A line of `volume.jsonl`: somebody tried to write.
+#[derive(Deserialize)]
+struct Attempt {
+    seq: u64,
+    wall_ns: i64,
+    grant: String,
+    token: i64,
+    id: String,
+    value: serde_json::Value,
+    accepted: bool,
+}
+
+/// A line of `external.jsonl`: somebody asked for something to be done.
+#[derive(Deserialize)]
+struct Performance {
+    seq: u64,
+    wall_ns: i64,
+    token: i64,
+    id: String,
+    value: serde_json::Value,
+    performed: bool,
+}
+
+/// A line of `grants.jsonl`: a node was let lead.
+#[derive(Deserialize)]
+struct Promotion {
+    wall_ns: i64,
+    token: i64,
+}
+
+/// The events of a collected file; none if it is no record.
+pub(crate) fn read(name: &str, text: &str, clock: &NodeClock) -> Result<Vec<Op>, String> {
+    // What was being written when it was collected is not whole.
+    let whole = &text[..text.rfind('\n').map_or(0, |at| at + 1)];
+    let event = match name {
+        "volume.jsonl" => attempt,
+        "external.jsonl" => performance,
+        "grants.jsonl" => promotion,
+        _ => return Ok(Vec::new()),
+    };
+    let events = (1..).zip(whole.lines()).map(|(number, line)| {
+        event(line, clock).map_err(|error| format!("{name}, line {number}: {error}"))
+    });
+    events.collect()
+}
+
+fn attempt(line: &str, clock: &NodeClock) -> serde_json::Result<Op> {
+    let line: Attempt = serde_json::from_str(line)?;
+    let event = LogEvent::Write {
+        resource: if line.grant == LEADER { "volume" } else { &line.grant },
+        seq: line.seq,
+        token: Some(line.token),
+        id: Some(&line.id),
+        value: json::to_value(&line.value),
+        accepted: line.accepted,
+        at: clock.stamp(line.wall_ns),
+    };
+    Ok(event.to_op())
+}
+
+fn performance(line: &str, clock: &NodeClock) -> serde_json::Result<Op> {
+    let line: Performance = serde_json::from_str(line)?;
+    let event = LogEvent::Write {
+        resource: "external",
+        seq: line.seq,
+        token: Some(line.token),
+        id: Some(&line.id),
+        value: json::to_value(&line.value),
+        accepted: line.performed,
+        at: clock.stamp(line.wall_ns),
+    };
+    Ok(event.to_op())
+}
+
+fn promotion(line: &str, clock: &NodeClock) -> serde_json::Result<Op> {
+    let line: Promotion = serde_json::from_str(line)?;
+    let at = clock.stamp(line.wall_ns);
+    Ok(LogEvent::Granted { resource: "volume", token: line.token, at }.to_op())
+}
+
+#[cfg(test)]
+mod tests {
+    use deposed_history::fencing::Stamp;
+    use deposed_history::{Header, History};
+
+    use super::*;
+
+    /// Each record becomes events, with moments of the run's clock; a torn last line is left out.
+    #[test]
+    fn records_become_events() {
+        let clock = NodeClock { zero_ns: 1_000, error_ns: 7 };
+        let volume = r#"{"seq":1,"wall_ns":1005,"grant":"leader","token":3,"id":"a","value":5,"client":"n1","accepted":false}
+{"seq":2,"wall_"#;
+        let ops = read("volume.jsonl", volume, &clock).unwrap();
+        let history = History::from_ops(Header::default(), &ops);
+        let LogEvent::Write { resource, token, id, accepted, at, .. } =
+            LogEvent::parse(history.op(0)).unwrap()
+        else {
+            panic!("{ops:?}")
+        };
+        assert_eq!((resource, token, id, accepted), ("volume", Some(3), Some("a"), false));
+        assert_eq!(at, Some(Stamp { at_ns: 5, error_ns: 7 }));
+        assert_eq!(ops.len(), 1);
+
+        let grants = "{\"wall_ns\":1,\"token\":3,\"node\":\"n1\"}\n";
+        assert_eq!(&*read("grants.jsonl", grants, &clock).unwrap()[0].f, "granted");
+        assert!(read("standby.log", "whatever\n", &clock).unwrap().is_empty());
+        assert!(read("volume.jsonl", "{}\n", &clock).unwrap_err().contains("line 1"));
+    }
+}
