@@ -136,6 +136,7 @@ async fn attempt(
     let logs = collect(&rig, &folder, progress).await;
     let ending = match ran {
         Ok(outcome) => {
+            let began = Instant::now();
             let end = (outcome.events, outcome.time);
             match records::append(&rig, folder.path(), &logs, end).await {
                 Ok(0) => {}

@@ -25,7 +25,7 @@ const CLOCK_LOOKS: usize = 3;
 ///
 /// # Errors
 /// With what cannot be read, understood or written. The history is then as it was.
-pub async fn append(
+pub(crate) async fn append(
     rig: &Rig,
     folder: &Path,
     logs: &Logs,

@@ -31,7 +31,7 @@ const SAFE_PART: f64 = 0.7;
 /// A lock without a lease is taken for one that lasts so long.
 const NO_LEASE_NS: u64 = 1_000_000_000;
 /// A client that was refused the lock waits so long before it asks again.
-const RETRY_NS: u64 = 30_000_000;
+const RETRY_NS: u64 = 100_000_000;
 
 /// The workload.
 #[derive(Debug, Clone, Copy)]
