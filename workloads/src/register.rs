@@ -60,7 +60,10 @@ impl Workload for Register {
     }
 
     fn checkers(&self) -> Vec<Box<dyn Checker>> {
-        vec![Box::new(Linearizable::new(ModelKind::CasRegister).keyed(self.keyed()))]
+        vec![
+            Box::new(Linearizable::new(ModelKind::CasRegister).keyed(self.keyed())),
+            Box::new(Staleness { keyed: self.keyed() }),
+        ]
     }
 }
 
