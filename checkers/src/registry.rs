@@ -3,8 +3,8 @@
 //! Adding one is a line here.
 
 use crate::{
-    Checker, Consistency, CounterBounds, Linearizable, ListAppend, ModelKind, SetFull, Staleness,
-    TotalQueue, UniqueIds,
+    Checker, Consistency, CounterBounds, Fencing, Linearizable, ListAppend, ModelKind, SetFull,
+    Staleness, TotalQueue, UniqueIds,
 };
 
 /// What a user may say of a model.
@@ -179,5 +179,10 @@ pub static MODELS: &[NamedModel] = &[
         name: "list-append",
         about: "transactions of appends to lists and reads of them, at a level of consistency",
         make: |options| transactional(options, |consistency| ListAppend { consistency }),
+    },
+    NamedModel {
+        name: "fenced-lock",
+        about: "locks, leases, fencing tokens and failover: what a deposed holder could still do",
+        make: |options| plain(options, Fencing::default()),
     },
 ];

@@ -141,7 +141,8 @@ pub enum LogEvent<'a> {
         /// Its contents.
         value: Value,
     },
-    /// The service granted a token, `granted`.
+    /// The service granted a token or renewed its grant, `granted`. Complete for each token of
+    /// which it notes any.
     Granted {
         /// The resource.
         resource: &'a str,

@@ -1,0 +1,125 @@
+//! What was found: counted by name, the first few told in full, sizes kept as distributions.
+
+use std::collections::BTreeMap;
+
+use serde_json::json;
+
+use crate::Anomaly;
+
+/// The names of all that can be found, worst first.
+pub(super) const NAMES: [&str; 16] = [
+    "stale-token-accepted",
+    "token-regression",
+    "lost-acked-write",
+    "dual-leader-effect",
+    "mutual-exclusion",
+    "lease-overlap",
+    "duplicate-token",
+    "token-grant-order",
+    "unissued-token",
+    "stale-read-under-lease",
+    "duplicate-apply",
+    "use-after-release",
+    "dual-leader",
+    "overclaimed-lease",
+    "lost-notification",
+    "stale-token-after-newer-grant",
+];
+
+/// At most this many of one name are told; all are counted.
+pub(super) const LISTED_MAX: usize = 8;
+
+/// All that bears one name.
+#[derive(Debug, Default)]
+pub(super) struct Kind {
+    pub(super) count: u64,
+    /// How large each was, in nanoseconds: of a window, a delay, an overlap.
+    pub(super) sizes: Vec<i64>,
+    pub(super) told: Vec<Anomaly>,
+}
+
+/// What was found.
+#[derive(Debug, Default)]
+pub(super) struct Found {
+    /// What breaks a guarantee that is claimed.
+    pub(super) violations: BTreeMap<&'static str, Kind>,
+    /// What is legal under the claims, and dangerous.
+    pub(super) exposures: BTreeMap<&'static str, Kind>,
+    /// Figures that are neither.
+    pub(super) measures: BTreeMap<&'static str, Vec<i64>>,
+    /// Counts that are neither.
+    pub(super) counts: BTreeMap<&'static str, u64>,
+    /// Why something could not be judged.
+    pub(super) undecided: Vec<String>,
+}
+
+impl Found {
+    /// Notes one; it is told only if it is among the first of its name.
+    pub(super) fn note(
+        &mut self,
+        name: &'static str,
+        claimed: bool,
+        size_ns: Option<u64>,
+        tell: impl FnOnce() -> Anomaly,
+    ) {
+        let kinds = if claimed { &mut self.violations } else { &mut self.exposures };
+        let kind = kinds.entry(name).or_default();
+        kind.count += 1;
+        kind.sizes.extend(size_ns.map(|ns| i64::try_from(ns).unwrap_or(i64::MAX)));
+        if kind.told.len() < LISTED_MAX {
+            kind.told.push(tell());
+        }
+    }
+
+    /// Notes a figure.
+    pub(super) fn measure(&mut self, name: &'static str, ns: i64) {
+        self.measures.entry(name).or_default().push(ns);
+    }
+
+    /// Counts something.
+    pub(super) fn count(&mut self, name: &'static str, by: u64) {
+        *self.counts.entry(name).or_default() += by;
+    }
+}
+
+/// Percentiles of a distribution with more values than these.
+const PERCENTILES: usize = 100;
+
+/// Count, median, 99th percentile and bounds, and the whole distribution to plot: every value if
+/// they are few, else its percentiles from 0 to 100, ascending.
+pub(super) fn distribution(values: &[i64]) -> serde_json::Value {
+    let mut sorted = values.to_vec();
+    sorted.sort_unstable();
+    let Some(last) = sorted.len().checked_sub(1) else { return json!({ "count": 0 }) };
+    let at = |percent: usize| sorted[(last * percent).div_ceil(100)];
+    let curve: Vec<i64> =
+        if last <= PERCENTILES { sorted.clone() } else { (0..=PERCENTILES).map(at).collect() };
+    json!({
+        "count": values.len(),
+        "curve_ns": curve,
+        "max_ns": at(100),
+        "min_ns": at(0),
+        "p50_ns": at(50),
+        "p99_ns": at(99),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Few values are all shown, many as percentiles.
+    #[test]
+    fn distributions_are_short() {
+        assert_eq!(distribution(&[])["count"], 0);
+        let few = distribution(&[3, 1, 2]);
+        assert_eq!(few["curve_ns"], json!([1, 2, 3]));
+        assert_eq!(
+            (&few["p50_ns"], &few["p99_ns"], &few["max_ns"]),
+            (&json!(2), &json!(3), &json!(3))
+        );
+        let many = distribution(&(0..=10_000).rev().collect::<Vec<i64>>());
+        assert_eq!(many["curve_ns"].as_array().map(Vec::len), Some(101));
+        assert_eq!(many["p99_ns"], 9_900);
+    }
+}

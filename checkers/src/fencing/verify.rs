@@ -1,0 +1,517 @@
+//! Checks an anomaly against the raw history, on its own: nothing here comes from the sweeps that
+//! found it. Slow and plain, for it runs on a handful of anomalies.
+
+use std::collections::BTreeSet;
+
+use deposed_history::fencing::{FencedWrite, Grant, LogEvent, Observation, Seen, Served, Token};
+use deposed_history::{Call, History, Outcome, Process};
+use petgraph::algo::is_cyclic_directed;
+use petgraph::graphmap::DiGraphMap;
+
+use super::Claims;
+use crate::{Anomaly, Edge, EdgeKind};
+
+/// Why an anomaly does not stand.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub struct Refused(String);
+
+/// Checks one anomaly of [`Fencing`](super::Fencing).
+///
+/// # Errors
+/// If it does not follow from the history: says what is wrong.
+pub fn verify(history: &History, claims: &Claims, anomaly: &Anomaly) -> Result<(), Refused> {
+    let raw = Raw { history, claims };
+    let witness =
+        anomaly.witness.iter().map(|&at| raw.event(at)).collect::<Option<Vec<Event<'_>>>>();
+    let witness = witness.ok_or_else(|| Refused("a witness is no event of fencing".into()))?;
+    for edge in &anomaly.edges {
+        raw.edge(edge)?;
+    }
+    let cycle: DiGraphMap<u32, ()> =
+        anomaly.edges.iter().map(|edge| (edge.from, edge.to)).collect();
+    let is_cycle = is_cyclic_directed(&cycle);
+    if !anomaly.edges.is_empty() {
+        demand(is_cycle, "its steps are no cycle")?;
+    }
+    let [first, rest @ ..] = &witness[..] else { return Err(Refused("it has no witness".into())) };
+    let second = rest.first();
+    match (anomaly.name.as_str(), second) {
+        (
+            "token-regression"
+            | "stale-token-accepted"
+            | "stale-token-after-newer-grant"
+            | "token-grant-order"
+            | "dual-leader-effect"
+            | "stale-read-under-lease"
+            | "lost-notification",
+            Some(_),
+        ) => {
+            demand(is_cycle, "it has no cycle")?;
+            let mut ends = anomaly.edges.iter().filter_map(|edge| raw.event(edge.from));
+            demand(ends.all(|end| end.happened()), "a call did not happen")
+        }
+        ("use-after-release", Some(_)) => {
+            demand(is_cycle, "it has no cycle")?;
+            let is_use = |event: &Event<'_>| matches!(event.f, "fenced-write" | "resource-write");
+            demand(witness.iter().any(|e| is_use(e) && e.happened()), "nothing was accepted")
+        }
+        ("dual-leader", Some(_)) if is_cycle => Ok(()),
+        ("dual-leader", Some(second)) => raw.two_leaders(first, second),
+        ("duplicate-token", Some(second)) => raw.duplicate(first, second),
+        ("mutual-exclusion" | "lease-overlap", Some(_)) => raw.overlap(&witness),
+        ("unissued-token", None) => raw.unissued(first),
+        ("overclaimed-lease", None) => raw.overclaimed(first),
+        ("lost-acked-write", _) => {
+            let write = witness.iter().find(|event| event.call.is_some() && event.id().is_some());
+            raw.lost(write.ok_or_else(|| Refused("no write is among its witnesses".into()))?)
+        }
+        ("duplicate-apply", _) => raw.twice(&witness),
+        (name, _) => Err(Refused(format!("{name} does not look like that"))),
+    }
+}
+
+fn demand(holds: bool, otherwise: &str) -> Result<(), Refused> {
+    if holds { Ok(()) } else { Err(Refused(otherwise.into())) }
+}
+
+/// The epoch of whoever served a call.
+fn epoch_of(event: &Event<'_>) -> Option<i64> {
+    event.answered().and_then(Served::parse).map(|served| served.epoch)
+}
+
+struct Raw<'a> {
+    history: &'a History,
+    claims: &'a Claims,
+}
+
+/// An event, or a call with its completion.
+#[derive(Debug, Clone)]
+struct Event<'h> {
+    history: &'h History,
+    position: u32,
+    f: &'h str,
+    resource: Option<&'h str>,
+    call: Option<Call>,
+    log: Option<LogEvent<'h>>,
+}
+
+impl<'h> Event<'h> {
+    fn asked(&self) -> Option<deposed_history::ValueRef<'h>> {
+        self.history.op(self.position).pair().map(|(_, asked)| asked)
+    }
+
+    fn answered(&self) -> Option<deposed_history::ValueRef<'h>> {
+        let call = self.call.filter(|call| call.outcome == Outcome::Ok)?;
+        self.history.op(call.complete?).pair().map(|(_, answered)| answered)
+    }
+
+    fn outcome(&self) -> Option<Outcome> {
+        self.call.map(|call| call.outcome)
+    }
+
+    /// It succeeded, was accepted, or was noted.
+    fn happened(&self) -> bool {
+        match &self.log {
+            Some(LogEvent::Write { accepted, .. }) => *accepted,
+            Some(_) => true,
+            None => self.outcome() == Some(Outcome::Ok),
+        }
+    }
+
+    fn process(&self) -> Process {
+        self.history.op(self.position).process()
+    }
+
+    fn grant(&self) -> Option<Grant> {
+        matches!(self.f, "acquire" | "renew").then(|| self.answered().and_then(Grant::parse))?
+    }
+
+    fn token(&self) -> Option<i64> {
+        match (&self.log, self.f) {
+            (Some(LogEvent::Write { token, .. }), _) => *token,
+            (Some(LogEvent::Granted { token, .. } | LogEvent::Ended { token, .. }), _) => {
+                Some(*token)
+            }
+            (_, "acquire") => self.grant().map(|grant| grant.token),
+            (_, "renew" | "release") => Token::parse(self.asked()?).map(|token| token.0),
+            (_, "fenced-write") => FencedWrite::parse(self.asked()?)?.token,
+            _ => None,
+        }
+    }
+
+    fn served(&self) -> Option<Served<'h>> {
+        self.answered().and_then(Served::parse).filter(|served| served.leader)
+    }
+
+    /// Token or epoch: what grows with every change of leadership.
+    fn number(&self, epochs: bool) -> Option<i64> {
+        if epochs { self.served().map(|served| served.epoch) } else { self.token() }
+    }
+
+    fn id(&self) -> Option<&'h str> {
+        match (&self.log, self.f) {
+            (Some(LogEvent::Write { id, .. }), _) => *id,
+            (_, "fenced-write" | "append") => FencedWrite::parse(self.asked()?).map(|w| w.id),
+            _ => None,
+        }
+    }
+
+    fn seen(&self) -> Option<Seen<'h>> {
+        match (&self.log, self.f) {
+            (Some(LogEvent::Snapshot { seen, .. }), _) => Some(seen.clone()),
+            (_, "read") => Observation::parse(self.answered()?).map(|read| read.seen),
+            _ => None,
+        }
+    }
+
+    fn begin_ns(&self) -> u64 {
+        self.history.op(self.position).time()
+    }
+
+    fn end_ns(&self) -> u64 {
+        let complete = self.call.filter(|call| call.outcome != Outcome::Info);
+        complete
+            .and_then(|call| call.complete)
+            .map_or(u64::MAX, |complete| self.history.op(complete).time())
+    }
+
+    /// Position of the completion, if it is certain.
+    fn complete(&self) -> Option<u32> {
+        self.call.filter(|call| call.outcome != Outcome::Info)?.complete
+    }
+}
+
+impl<'h> Raw<'h> {
+    fn event(&self, position: u32) -> Option<Event<'h>> {
+        let history = self.history;
+        if position as usize >= history.len() {
+            return None;
+        }
+        let op = history.op(position);
+        let log = LogEvent::parse(op);
+        let calls = history.calls();
+        let call =
+            calls.binary_search_by_key(&position, |call| call.invoke).ok().map(|at| calls[at]);
+        let resource = match &log {
+            Some(
+                LogEvent::Write { resource, .. }
+                | LogEvent::Snapshot { resource, .. }
+                | LogEvent::Granted { resource, .. }
+                | LogEvent::Ended { resource, .. },
+            ) => Some(*resource),
+            Some(LogEvent::Led { .. }) => None,
+            None => op.pair().and_then(|(resource, _)| resource.as_str()),
+        };
+        (log.is_some() || call.is_some() && resource.is_some()).then_some(Event {
+            history,
+            position,
+            f: op.f(),
+            resource,
+            call,
+            log,
+        })
+    }
+
+    /// Every call and event on a resource.
+    fn all<'s>(&'s self, resource: Option<&'s str>) -> impl Iterator<Item = Event<'h>> + 's {
+        let positions = 0..self.history.len() as u32;
+        positions.filter_map(|at| self.event(at)).filter(move |event| event.resource == resource)
+    }
+
+    fn edge(&self, edge: &Edge) -> Result<(), Refused> {
+        let (from, to) = (self.event(edge.from), self.event(edge.to));
+        let (Some(from), Some(to)) = (from, to) else {
+            return Err(Refused("a step leads to no event".into()));
+        };
+        demand(from.resource == to.resource, "a step leads to another resource")?;
+        let holds = match edge.kind {
+            EdgeKind::RealTime => self.is_before(&from, &to),
+            EdgeKind::ResourceOrder => match (&from.log, &to.log) {
+                (Some(LogEvent::Write { seq: a, .. }), Some(LogEvent::Write { seq: b, .. })) => a < b,
+                _ => false,
+            },
+            EdgeKind::TokenOrder => [false, true].into_iter().any(|epochs| {
+                matches!((from.number(epochs), to.number(epochs)), (Some(a), Some(b)) if a < b)
+            }),
+            EdgeKind::GrantUse => {
+                let excludes = from.f == "release" && to.f == "acquire";
+                excludes || from.token().is_some() && from.token() == to.token()
+            }
+            EdgeKind::ReadWrite => match (from.seen(), to.id()) {
+                (Some(Seen::Every(ids)), Some(id)) => !ids.contains(&id),
+                (Some(Seen::Last(None)), Some(_)) => true,
+                (Some(Seen::Last(Some(last))), Some(id)) => self.is_newer(to.resource, id, last),
+                _ => false,
+            },
+            EdgeKind::Process | EdgeKind::WriteRead | EdgeKind::WriteWrite => false,
+        };
+        demand(holds, &format!("the step from op {} to op {} is not so", edge.from, edge.to))
+    }
+
+    fn is_before(&self, from: &Event<'_>, to: &Event<'_>) -> bool {
+        let noted_ns = match &from.log {
+            Some(LogEvent::Granted { at, .. } | LogEvent::Ended { at, .. }) => {
+                at.map(|at| at.latest_ns())
+            }
+            Some(_) => return false,
+            None => None,
+        };
+        let earliest_ns = match &to.log {
+            Some(LogEvent::Write { at, id, .. }) => {
+                let begun = self.all(to.resource).filter(|event| event.call.is_some());
+                let begun = begun.filter(|event| id.is_some() && event.id() == *id);
+                at.map(|at| at.earliest_ns()).max(begun.map(|event| event.begin_ns()).min())
+            }
+            _ => None,
+        };
+        match (noted_ns, earliest_ns) {
+            (Some(noted), Some(earliest)) => noted < earliest,
+            (Some(noted), None) => noted < to.begin_ns(),
+            (None, Some(earliest)) => from.end_ns() < earliest,
+            (None, None) => from.complete().is_some_and(|complete| complete < to.position),
+        }
+    }
+
+    /// Whether one write certainly took effect after another one had for the last time.
+    fn is_newer(&self, resource: Option<&str>, id: &str, than: &str) -> bool {
+        let mut logged = false;
+        let (mut first, mut last) = (None, None);
+        let (mut begun, mut done) = (None, Some(0));
+        for event in self.all(resource) {
+            if let Some(LogEvent::Write { seq, accepted, .. }) = event.log {
+                logged = true;
+                if accepted && event.id() == Some(id) {
+                    first = Some(first.map_or(seq, |first: u64| first.min(seq)));
+                }
+                if accepted && event.id() == Some(than) {
+                    last = last.max(Some(seq));
+                }
+            } else if event.call.is_some() && event.id() == Some(id) {
+                begun = begun.or(Some(event.position));
+            } else if event.call.is_some() && event.id() == Some(than) {
+                done = done.and_then(|done: u32| Some(done.max(event.complete()?)));
+            }
+        }
+        if logged {
+            matches!((first, last), (Some(first), Some(last)) if first > last)
+        } else {
+            let known = done.is_some_and(|done| done > 0);
+            known && matches!((begun, done), (Some(begun), Some(done)) if begun > done)
+        }
+    }
+
+    fn two_leaders(&self, first: &Event<'_>, second: &Event<'_>) -> Result<(), Refused> {
+        if let (Some(LogEvent::Led { .. }), Some(LogEvent::Led { .. })) = (&first.log, &second.log)
+        {
+            let span = |event: &Event<'_>| match event.log {
+                Some(LogEvent::Led { from_ns, to_ns, error_ns, .. }) => {
+                    (from_ns.saturating_add(error_ns), to_ns.saturating_sub(error_ns))
+                }
+                _ => (0, 0),
+            };
+            let who = |event: &Event<'_>| match event.log {
+                Some(LogEvent::Led { node, epoch, .. }) => (node.to_owned(), epoch),
+                _ => (String::new(), 0),
+            };
+            let ((a, b), (c, d)) = (span(first), span(second));
+            let ((one, epoch), (other, other_epoch)) = (who(first), who(second));
+            demand(one != other, "it is one node")?;
+            return demand(
+                epoch == other_epoch || a.max(c) < b.min(d),
+                "they did not lead at one time",
+            );
+        }
+        let (Some(a), Some(b)) = (first.served(), second.served()) else {
+            return Err(Refused("a witness proves no leader".into()));
+        };
+        demand(a.node != b.node && a.epoch == b.epoch, "it is not two nodes in one epoch")
+    }
+
+    fn duplicate(&self, first: &Event<'_>, second: &Event<'_>) -> Result<(), Refused> {
+        let tokens = (first.grant(), second.grant());
+        let (Some(a), Some(b)) = tokens else { return Err(Refused("no grant".into())) };
+        demand(first.f == "acquire" && second.f == "acquire", "it is no acquire")?;
+        demand(a.token == b.token && first.resource == second.resource, "the tokens differ")?;
+        let released = || {
+            self.all(first.resource).any(|event| {
+                event.f == "release"
+                    && event.process() == first.process()
+                    && event.token() == Some(a.token)
+                    && event.outcome() != Some(Outcome::Fail)
+                    && first.position < event.position
+                    && event.position < second.position
+            })
+        };
+        demand(first.process() != second.process() || released(), "the lock was reentered")
+    }
+
+    fn overlap(&self, witness: &[Event<'_>]) -> Result<(), Refused> {
+        let mut grants: Vec<&Event<'_>> = witness.iter().filter(|e| e.grant().is_some()).collect();
+        grants.sort_by_key(|event| event.complete());
+        let [first, second] = grants[..] else { return Err(Refused("not two grants".into())) };
+        demand(first.token() != second.token(), "it is one token")?;
+        let (Some(from), Some(to)) = (first.complete(), second.complete()) else {
+            return Err(Refused("a grant is not certain".into()));
+        };
+        let is_release = |event: &Event<'_>, of: &Event<'_>| {
+            event.f == "release"
+                && event.process() == of.process()
+                && event.token() == of.token()
+                && event.outcome() != Some(Outcome::Fail)
+        };
+        for event in self.all(first.resource).filter(|event| event.call.is_some()) {
+            let ended = is_release(&event, first) && (from..to).contains(&event.position);
+            demand(!ended, "the first had been released")?;
+        }
+        for call in self.history.calls() {
+            let process = self.history.op(call.invoke).process();
+            let lost = call.outcome == Outcome::Info && process == first.process();
+            demand(
+                !lost || !(from..to).contains(&call.invoke),
+                "the first had lost its connection",
+            )?;
+        }
+        let bounds = self.claims.lease_bounds();
+        let now = second.end_ns();
+        let in_force = |event: &Event<'_>| match event.grant().and_then(|grant| grant.lease_ms) {
+            Some(ms) => bounds.certain_end_ns(event.begin_ns(), ms) > now,
+            None => true,
+        };
+        demand(in_force(first) && in_force(second), "a lease may have been over")
+    }
+
+    fn unissued(&self, accept: &Event<'_>) -> Result<(), Refused> {
+        demand(accept.happened() && accept.token().is_some(), "nothing was accepted")?;
+        // By when a token was in use, for every token that was accepted.
+        let latest = |event: &Event<'_>| match (&event.log, event.f) {
+            (Some(LogEvent::Write { at, .. }), _) => at.map_or(u64::MAX, |at| at.latest_ns()),
+            _ => event.end_ns(),
+        };
+        let deadline = latest(accept);
+        let events: Vec<Event<'_>> = self.all(accept.resource).collect();
+        let is_issued = |token: i64, by: u64| {
+            events.iter().any(|event| {
+                let granted = matches!(event.log, Some(LogEvent::Granted { .. }));
+                event.token() == Some(token)
+                    && (granted || event.f == "acquire" && event.begin_ns() <= by)
+            }) || self.all(None).any(
+                |event| matches!(event.log, Some(LogEvent::Led { epoch, .. }) if epoch == token),
+            )
+        };
+        let token = accept.token().unwrap_or_default();
+        demand(!is_issued(token, deadline), "somebody was given it")?;
+        let logged = events.iter().any(|e| matches!(e.log, Some(LogEvent::Write { .. })));
+        let unissued: BTreeSet<i64> = events
+            .iter()
+            .filter(|e| if logged { e.f == "resource-write" } else { e.f == "fenced-write" })
+            .filter(|event| event.happened() && latest(event) <= deadline)
+            .filter_map(|event| Some((event.token()?, latest(event))))
+            .filter(|&(token, by)| !is_issued(token, by))
+            .map(|(token, _)| token)
+            .collect();
+        let lost = events.iter().filter(|event| {
+            event.f == "acquire"
+                && event.outcome() == Some(Outcome::Info)
+                && event.begin_ns() <= deadline
+        });
+        demand(unissued.len() > lost.count(), "an acquire of unknown outcome may have got it")
+    }
+
+    fn overclaimed(&self, event: &Event<'_>) -> Result<(), Refused> {
+        let write = || event.asked().and_then(FencedWrite::parse);
+        let (token, until, believed) = match (event.grant(), event.f) {
+            (Some(grant), _) => (event.token(), event.complete(), grant.valid_until_ns),
+            (None, "fenced-write") => {
+                let believed = write().is_some_and(|write| write.believed_valid);
+                (event.token(), Some(event.position), believed.then(|| event.begin_ns()))
+            }
+            _ => (None, None, None),
+        };
+        let (Some(token), Some(until), Some(believed)) = (token, until, believed) else {
+            return Err(Refused("nothing was believed valid".into()));
+        };
+        let bounds = self.claims.lease_bounds();
+        let mut known = false;
+        for other in self.all(event.resource).filter(|other| other.position < until) {
+            if !matches!(other.f, "acquire" | "renew")
+                || other.token() != Some(token)
+                || other.outcome() == Some(Outcome::Fail)
+            {
+                continue;
+            }
+            known = true;
+            let (from, to) = (other.begin_ns(), other.end_ns());
+            let noted = self.all(event.resource).filter_map(|noted| match noted.log {
+                Some(LogEvent::Granted { token: of, at: Some(at), .. }) if of == token => Some(at),
+                _ => None,
+            });
+            let noted = noted.filter(|at| at.latest_ns() >= from && at.earliest_ns() <= to);
+            let granted =
+                noted.map(|at| at.latest_ns()).max().map_or(to, |granted| granted.min(to));
+            let lease_ms = other.grant().and_then(|grant| grant.lease_ms);
+            let over = lease_ms.is_some_and(|ms| bounds.latest_end_ns(granted, ms) < believed);
+            demand(over, "the lease may have been valid")?;
+        }
+        demand(known, "nothing is known of its lease")
+    }
+
+    fn lost(&self, write: &Event<'_>) -> Result<(), Refused> {
+        let id = write.id().unwrap_or_default();
+        let events: Vec<Event<'_>> = self.all(write.resource).collect();
+        let is_its = |event: &&Event<'_>| event.call.is_some() && event.id() == Some(id);
+        let mut acknowledged = events.iter().filter(is_its).filter(|event| event.happened());
+        demand(acknowledged.next().is_some(), "it was not acknowledged")?;
+        let epoch = |event: &Event<'_>| match event.log {
+            Some(LogEvent::Snapshot { epoch, .. }) => Some(epoch),
+            _ => None,
+        };
+        let last = events.iter().filter_map(epoch).max();
+        if let Some(last) = last {
+            let mut snapshots = events.iter().filter(|event| epoch(event) == Some(last));
+            return demand(
+                snapshots.all(|snapshot| self.misses(snapshot, write.resource, id)),
+                "a snapshot has it",
+            );
+        }
+        let mut lines =
+            events.iter().filter(|event| event.log.is_some() && event.f == "resource-write");
+        if lines.clone().next().is_some() {
+            return demand(
+                !lines.any(|line| line.happened() && line.id() == Some(id)),
+                "the resource accepted it",
+            );
+        }
+        let (Some(of_write), Some(complete)) = (epoch_of(write), write.complete()) else {
+            return Err(Refused("its epoch is not known".into()));
+        };
+        let mut later = events.iter().filter(|event| {
+            event.f == "read"
+                && event.position > complete
+                && epoch_of(event).is_some_and(|read| read > of_write)
+        });
+        demand(later.clone().next().is_some(), "no later epoch was read")?;
+        demand(later.all(|read| self.misses(read, write.resource, id)), "a later read has it")
+    }
+
+    fn misses(&self, observation: &Event<'_>, resource: Option<&str>, id: &str) -> bool {
+        match observation.seen() {
+            Some(Seen::Every(ids)) => !ids.contains(&id),
+            Some(Seen::Last(None)) => true,
+            Some(Seen::Last(Some(last))) => self.is_newer(resource, id, last),
+            None => false,
+        }
+    }
+
+    fn twice(&self, witness: &[Event<'_>]) -> Result<(), Refused> {
+        let accepted =
+            witness.iter().filter(|e| e.f == "resource-write" && e.happened() && e.id().is_some());
+        let ids: Vec<_> = accepted.map(|event| (event.resource, event.id())).collect();
+        let lines = ids.len() == 2 && ids[0] == ids[1];
+        let repeats = |event: &Event<'_>| match event.seen() {
+            Some(Seen::Every(ids)) => ids.iter().collect::<BTreeSet<_>>().len() < ids.len(),
+            _ => false,
+        };
+        demand(lines || witness.iter().any(repeats), "nothing took effect twice")
+    }
+}

@@ -1,0 +1,354 @@
+//! Writes: which survived, which took effect twice, and which reads should have seen them.
+
+use super::Claims;
+use super::facts::{Facts, Fate, NONE, Read, SeenIds, Snapshot, Write};
+use super::found::Found;
+use super::tell::{Story, length, short};
+use crate::EdgeKind;
+
+/// Judges all that has to do with what became of writes.
+pub(super) fn judge(facts: &Facts<'_>, claims: &Claims, found: &mut Found) {
+    let ids = facts.by_resource(facts.fates.iter().map(|fate| fate.resource));
+    let reads = facts.by_resource(facts.reads.iter().map(|read| read.resource));
+    for (number, resource) in facts.resources.iter().enumerate() {
+        let snapshots = last_snapshots(facts, number as u32);
+        let acknowledged =
+            ids[number].iter().copied().filter(|&id| facts.fates[id as usize].acknowledged != NONE);
+        let judge = Judge {
+            facts,
+            claims,
+            number,
+            resource,
+            snapshots,
+            acknowledged: acknowledged.collect(),
+            reads: reads[number].iter().map(|&read| &facts.reads[read as usize]).collect(),
+        };
+        let lost = judge.lost(found);
+        judge.duplicates(&ids[number], found);
+        judge.stale_reads(&lost, found);
+        found.count("acknowledged_writes", judge.acknowledged.len() as u64);
+        found.count("reads", judge.reads.len() as u64);
+    }
+}
+
+/// The snapshots of the greatest epoch there is of a resource.
+fn last_snapshots<'a>(facts: &'a Facts<'_>, resource: u32) -> Vec<&'a Snapshot> {
+    let of_here = || facts.snapshots.iter().filter(|snapshot| snapshot.resource == resource);
+    let last = of_here().map(|snapshot| snapshot.epoch).max();
+    of_here().filter(|snapshot| Some(snapshot.epoch) == last).collect()
+}
+
+struct Judge<'a, 'h> {
+    facts: &'a Facts<'h>,
+    claims: &'a Claims,
+    number: usize,
+    resource: &'h str,
+    /// What has the last word.
+    snapshots: Vec<&'a Snapshot>,
+    /// Ids of acknowledged writes.
+    acknowledged: Vec<u32>,
+    /// In order of invocation.
+    reads: Vec<&'a Read>,
+}
+
+/// What proves that a write is lost.
+enum Authority {
+    Snapshot(u32),
+    Log(Option<u32>),
+    Read(u32),
+}
+
+impl<'h> Judge<'_, 'h> {
+    fn fate(&self, id: u32) -> &Fate {
+        &self.facts.fates[id as usize]
+    }
+
+    fn acknowledgement(&self, id: u32) -> &Write {
+        let fate = self.fate(id);
+        self.facts.acknowledgement(fate).expect("only acknowledged writes are looked at")
+    }
+
+    fn is_logged(&self) -> bool {
+        !self.facts.logs[self.number].is_empty()
+    }
+
+    /// Whether one write certainly took effect after another one, and that not again.
+    fn is_newer(&self, id: u32, than: u32) -> bool {
+        let (newer, older) = (self.fate(id), self.fate(than));
+        if self.is_logged() {
+            let both = newer.accepted != NONE && older.accepted != NONE;
+            return both && newer.accepted > older.accepted_last;
+        }
+        newer.invoke != NONE && older.done != NONE && newer.invoke > older.done
+    }
+
+    /// Marks the acknowledged writes that are in none of the observations with the last word.
+    fn lost(&self, found: &mut Found) -> Vec<bool> {
+        let mut lost = vec![false; self.facts.fates.len()];
+        let Some(authority) = self.authority() else {
+            if self.claims.durability && !self.acknowledged.is_empty() {
+                found.undecided.push(format!(
+                    "{} writes to {} were acknowledged, and nothing tells what became of them: \
+                     collect its log or take a snapshot when all has settled",
+                    self.acknowledged.len(),
+                    self.resource
+                ));
+            }
+            return lost;
+        };
+        let mut window: Option<(u64, u64)> = None;
+        let mut refused: Vec<(i64, u64)> = Vec::new();
+        for (id, proof) in authority {
+            lost[id as usize] = true;
+            let write = self.acknowledgement(id);
+            let at = write.span.end_ns;
+            let (from, to) = window.unwrap_or((at, at));
+            window = Some((from.min(at), to.max(at)));
+            if self.fate(id).refused != NONE {
+                let epoch = write.served.map(|served| served.epoch).or(write.token);
+                refused.push((epoch.unwrap_or(0), at));
+            }
+            self.note_lost(write, &proof, found);
+        }
+        if let Some((from, to)) = window {
+            found.measure("lost_acknowledgements_window", (to - from) as i64);
+        }
+        found.count("acknowledged_then_refused", refused.len() as u64);
+        refused.sort_unstable();
+        for of_epoch in refused.chunk_by(|a, b| a.0 == b.0) {
+            let (first, last) = (of_epoch[0].1, of_epoch[of_epoch.len() - 1].1);
+            found.measure("acknowledged_then_refused_window", (last - first) as i64);
+        }
+        lost
+    }
+
+    /// The acknowledged writes that are lost, each with what proves it; none if nothing can.
+    fn authority(&self) -> Option<Vec<(u32, Authority)>> {
+        if let Some(first) = self.snapshots.first() {
+            let mut there = vec![false; self.facts.fates.len()];
+            let mut last_seen: Vec<Option<u32>> = Vec::new();
+            for snapshot in &self.snapshots {
+                self.facts.every(&snapshot.seen).iter().for_each(|&id| there[id as usize] = true);
+                if let SeenIds::Last(id) = snapshot.seen {
+                    last_seen.push(id);
+                }
+            }
+            let survives = |id: u32| {
+                there[id as usize]
+                    || last_seen
+                        .iter()
+                        .any(|last| last.is_some_and(|last| !self.is_newer(id, last)))
+            };
+            let lost = self.acknowledged.iter().filter(|&&id| !survives(id));
+            return Some(lost.map(|&id| (id, Authority::Snapshot(first.position))).collect());
+        }
+        if self.is_logged() {
+            let lost = self.acknowledged.iter().filter(|&&id| self.fate(id).accepted == NONE);
+            let line = |fate: &Fate| {
+                self.facts.attempts.get(fate.refused as usize).map(|attempt| attempt.position)
+            };
+            return Some(lost.map(|&id| (id, Authority::Log(line(self.fate(id))))).collect());
+        }
+        self.claims.linearizable_reads.then(|| self.lost_to_reads()).flatten()
+    }
+
+    /// By reads of everything in a later epoch, if there are any.
+    fn lost_to_reads(&self) -> Option<Vec<(u32, Authority)>> {
+        let whole = |read: &&&Read| matches!(read.seen, SeenIds::Every(_)) && read.served.is_some();
+        let reads: Vec<&Read> = self.reads.iter().filter(whole).copied().collect();
+        let epoch = |read: &Read| read.served.map_or(i64::MIN, |served| served.epoch);
+        // The greatest epoch of a read and all after it, and which has it.
+        let mut latest: Vec<(i64, u32)> =
+            reads.iter().map(|read| (epoch(read), read.span.invoke)).collect();
+        for i in (1..latest.len()).rev() {
+            latest[i - 1] = latest[i - 1].max(latest[i]);
+        }
+        latest.first()?;
+        let of_write = |write: &Write| write.served.map(|served| served.epoch);
+        let mut survives = vec![false; self.facts.fates.len()];
+        for read in &reads {
+            for &id in self.facts.every(&read.seen) {
+                let Some(write) = self.facts.acknowledgement(self.fate(id)) else { continue };
+                let is_later = read.span.invoke > write.span.complete;
+                if is_later && of_write(write).is_some_and(|of_write| epoch(read) > of_write) {
+                    survives[id as usize] = true;
+                }
+            }
+        }
+        let lost = self.acknowledged.iter().filter_map(|&id| {
+            let write = self.acknowledgement(id);
+            let complete = write.span.complete;
+            let after = reads.partition_point(|read| read.span.invoke < complete);
+            let &(last, read) = latest.get(after)?;
+            (last > of_write(write)? && !survives[id as usize])
+                .then_some((id, Authority::Read(read)))
+        });
+        Some(lost.collect())
+    }
+
+    fn note_lost(&self, write: &Write, proof: &Authority, found: &mut Found) {
+        let (name, history) = ("lost-acked-write", self.facts.history);
+        found.note(name, self.claims.durability, None, || {
+            let at = write.span.invoke;
+            let summary = format!("an acknowledged write to {} is gone", self.resource);
+            let a = short(history, at);
+            let missed = |story: Story<'h>, by: u32| {
+                let b = short(history, by);
+                story.real_time(at, by).step(
+                    by,
+                    at,
+                    EdgeKind::ReadWrite,
+                    format!("{b} does not have what {a} wrote"),
+                )
+            };
+            let story = |witness: &[u32]| {
+                Story::of(history, name, Some(self.resource), witness, summary.clone())
+            };
+            match *proof {
+                Authority::Snapshot(snapshot) => missed(story(&[at, snapshot]), snapshot),
+                Authority::Read(read) => missed(story(&[at, read]), read)
+                    .say("No read of a later epoch ever had it.".into()),
+                Authority::Log(Some(refused)) => {
+                    story(&[at, refused]).say(format!("{} never accepted it.", self.resource))
+                }
+                Authority::Log(None) => story(&[at])
+                    .say(format!("It never came to {}, as its log shows.", self.resource)),
+            }
+            .end()
+        });
+    }
+
+    /// Writes that took effect twice.
+    fn duplicates(&self, ids: &[u32], found: &mut Found) {
+        let mut seen_in = vec![NONE; self.facts.fates.len()];
+        let mut twice: Vec<(u32, [u32; 2])> = Vec::new();
+        let attempts = &self.facts.attempts;
+        for &id in ids {
+            let fate = self.fate(id);
+            if fate.accepted_count > 1 {
+                let lines = [fate.accepted, fate.accepted_last];
+                twice.push((id, lines.map(|line| attempts[line as usize].position)));
+            }
+        }
+        let mut known: rustc_hash::FxHashSet<u32> = twice.iter().map(|&(id, _)| id).collect();
+        let snapshots = self.snapshots.iter().map(|s| (s.position, &s.seen));
+        let reads = self.reads.iter().map(|r| (r.span.invoke, &r.seen));
+        for (position, seen) in snapshots.chain(reads) {
+            for &id in self.facts.every(seen) {
+                if seen_in[id as usize] == position && known.insert(id) {
+                    twice.push((id, [position, position]));
+                }
+                seen_in[id as usize] = position;
+            }
+        }
+        for (id, witness) in twice {
+            let name = "duplicate-apply";
+            found.note(name, self.claims.writes_once, None, || {
+                let mut witness = witness.to_vec();
+                witness.extend(Some(self.fate(id).invoke).filter(|&invoke| invoke != NONE));
+                let summary = format!("a write to {} took effect twice", self.resource);
+                Story::of(self.facts.history, name, Some(self.resource), &witness, summary)
+                    .say("One id, one write: the second time is one too many.".into())
+                    .end()
+            });
+        }
+    }
+
+    /// Reads that miss a write which was acknowledged before they began, and is not lost.
+    fn stale_reads(&self, lost: &[bool], found: &mut Found) {
+        if self.reads.is_empty() {
+            return;
+        }
+        let mut survivors: Vec<u32> =
+            self.acknowledged.iter().copied().filter(|&id| !lost[id as usize]).collect();
+        survivors.sort_unstable_by_key(|&id| self.acknowledgement(id).span.complete);
+        let order = Order::of(self, &survivors);
+        let mut seen_in = vec![NONE; self.facts.fates.len()];
+        for read in &self.reads {
+            let missed = match &read.seen {
+                SeenIds::Every(_) => {
+                    for &id in self.facts.every(&read.seen) {
+                        seen_in[id as usize] = read.span.invoke;
+                    }
+                    survivors.iter().copied().find(|&id| seen_in[id as usize] != read.span.invoke)
+                }
+                SeenIds::Last(seen) => order.first_newer(self, *seen),
+            };
+            let Some(missed) = missed else { continue };
+            let write = self.acknowledgement(missed);
+            if write.span.complete > read.span.invoke {
+                continue;
+            }
+            let late = read.span.begin_ns.saturating_sub(write.span.end_ns);
+            self.note_stale(read, write, late, found);
+        }
+    }
+
+    fn note_stale(&self, read: &Read, write: &Write, late: u64, found: &mut Found) {
+        let (name, history) = ("stale-read-under-lease", self.facts.history);
+        found.note(name, self.claims.linearizable_reads, Some(late), || {
+            let (from, to) = (write.span.invoke, read.span.invoke);
+            let summary = format!(
+                "a read of {} missed a write acknowledged {} before it began",
+                self.resource,
+                length(late)
+            );
+            let (a, b) = (short(history, from), short(history, to));
+            let mut witness = vec![from, to];
+            let because = match read.seen {
+                SeenIds::Last(Some(seen)) => {
+                    witness.extend(Some(self.fate(seen).invoke).filter(|&at| at != NONE));
+                    format!("{b} saw an older write than {a}")
+                }
+                _ => format!("{b} did not see {a}"),
+            };
+            Story::of(history, name, Some(self.resource), &witness, summary)
+                .real_time(from, to)
+                .step(to, from, EdgeKind::ReadWrite, because)
+                .end()
+        });
+    }
+}
+
+/// Acknowledged writes in the order in which they certainly took effect.
+struct Order {
+    /// Where each first took effect (a line of the log, or else its invocation), ascending.
+    starts: Vec<u32>,
+    /// Of it and all after it, the one that was acknowledged first.
+    first: Vec<u32>,
+}
+
+impl Order {
+    fn of(judge: &Judge<'_, '_>, survivors: &[u32]) -> Self {
+        let logged = judge.is_logged();
+        let start = |id: u32| {
+            let fate = judge.fate(id);
+            if logged { fate.accepted } else { fate.invoke }
+        };
+        let mut ordered: Vec<(u32, u32)> =
+            survivors.iter().map(|&id| (start(id), id)).filter(|(at, _)| *at != NONE).collect();
+        ordered.sort_unstable();
+        let mut first: Vec<u32> = ordered.iter().map(|&(_, id)| id).collect();
+        let acknowledged = |id: u32| judge.acknowledgement(id).span.complete;
+        for i in (1..first.len()).rev() {
+            first[i - 1] = std::cmp::min_by_key(first[i - 1], first[i], |&id| acknowledged(id));
+        }
+        Self { starts: ordered.into_iter().map(|(at, _)| at).collect(), first }
+    }
+
+    /// Of all writes newer than the one that was seen (or all, if none was), the one that was
+    /// acknowledged first.
+    fn first_newer(&self, judge: &Judge<'_, '_>, seen: Option<u32>) -> Option<u32> {
+        let after = match seen.map(|seen| judge.fate(seen)) {
+            None => 0,
+            Some(fate) => {
+                let over = if judge.is_logged() { fate.accepted_last } else { fate.done };
+                if over == NONE {
+                    return None;
+                }
+                self.starts.partition_point(|&start| start <= over)
+            }
+        };
+        self.first.get(after).copied()
+    }
+}

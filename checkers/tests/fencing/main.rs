@@ -1,0 +1,7 @@
+//! The fencing checker: small cases with known answers, its definitions evaluated by brute force on
+//! random histories, and a simulated system with planted mistakes.
+
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on should stop where it stands")]
+
+mod cases;
+mod script;
