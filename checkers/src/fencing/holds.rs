@@ -18,6 +18,8 @@ use crate::EdgeKind;
 /// first operation of unknown outcome), for a service may end a hold then.
 #[derive(Debug, Clone, Copy)]
 struct Hold {
+    /// The process that holds it.
+    owner: u32,
     token: i64,
     grant: Span,
     lease_ms: Option<u64>,
@@ -32,17 +34,17 @@ struct Hold {
 
 /// Where tokens were given back or lost.
 struct Ends {
-    /// Releases by process, resource and token: positions of invocations, ascending.
-    releases: FxHashMap<(u32, u32, i64), Vec<u32>>,
+    /// Releases by resource and token: positions of invocations, ascending.
+    releases: FxHashMap<(u32, i64), Vec<u32>>,
     /// Where each process lost its connection.
     lost: FxHashMap<u32, u32>,
 }
 
 impl Ends {
     fn of(facts: &Facts<'_>) -> Self {
-        let mut releases: FxHashMap<(u32, u32, i64), Vec<u32>> = FxHashMap::default();
+        let mut releases: FxHashMap<(u32, i64), Vec<u32>> = FxHashMap::default();
         for release in &facts.releases {
-            let key = (release.process, release.resource, release.token);
+            let key = (release.resource, release.token);
             releases.entry(key).or_default().push(release.span.invoke);
         }
         let mut lost: FxHashMap<u32, u32> = FxHashMap::default();
@@ -56,10 +58,24 @@ impl Ends {
         Self { releases, lost }
     }
 
-    fn release(&self, process: u32, resource: u32, token: i64, after: u32) -> Option<u32> {
-        let releases = self.releases.get(&(process, resource, token))?;
+    fn release(&self, resource: u32, token: i64, after: u32) -> Option<u32> {
+        let releases = self.releases.get(&(resource, token))?;
         releases.get(releases.partition_point(|&release| release < after)).copied()
     }
+}
+
+/// Who was granted each token of each resource, in order of completion.
+type Owners = FxHashMap<(u32, i64), Vec<(u32, u32)>>;
+
+fn owners(facts: &Facts<'_>) -> Owners {
+    let mut owners = Owners::default();
+    for acquire in &facts.acquires {
+        let Some(grant) = acquire.grant else { continue };
+        let of_token = owners.entry((acquire.resource, grant.token)).or_default();
+        of_token.push((acquire.span.complete, acquire.process));
+    }
+    owners.values_mut().for_each(|of_token| of_token.sort_unstable());
+    owners
 }
 
 /// Judges all that has to do with who held what when.
@@ -67,6 +83,7 @@ pub(super) fn judge(facts: &Facts<'_>, claims: &Claims, found: &mut Found) {
     let ends = Ends::of(facts);
     let bounds = claims.lease_bounds();
     let mut holds: Vec<Vec<Hold>> = vec![Vec::new(); facts.resources.len()];
+    let owners = if facts.renewals.is_empty() { Owners::default() } else { owners(facts) };
     let acquired = facts
         .acquires
         .iter()
@@ -76,10 +93,20 @@ pub(super) fn judge(facts: &Facts<'_>, claims: &Claims, found: &mut Found) {
         .iter()
         .filter_map(|r| Some((r.resource, r.process, r.token, r.span, r.grant?, true)));
     for (resource, process, token, span, grant, is_renewal) in acquired.chain(renewed) {
-        let release = ends.release(process, resource, token, span.complete);
-        let lost = ends.lost.get(&process).copied().filter(|&lost| lost > span.complete);
+        let release = ends.release(resource, token, span.complete);
+        // Whoever renews a grant does it for the one that acquired it.
+        let owner = if is_renewal {
+            let grants = owners.get(&(resource, token)).map_or(&[][..], Vec::as_slice);
+            let before = grants.partition_point(|&(complete, _)| complete < span.invoke);
+            before.checked_sub(1).map_or(process, |last| grants[last].1)
+        } else {
+            process
+        };
+        let lost = [process, owner].into_iter().filter_map(|who| ends.lost.get(&who).copied());
+        let lost = lost.filter(|&lost| lost > span.complete).min();
         let certain = |ms| bounds.certain_end_ns(span.begin_ns, ms);
         holds[resource as usize].push(Hold {
+            owner,
             token,
             grant: span,
             lease_ms: grant.lease_ms,
@@ -123,7 +150,7 @@ impl<'h> Judge<'_, 'h> {
             by_time.min(holds.partition_point(|other| other.grant.complete < hold.end))
         };
         // Of those that began before: the one that lasts longest, and the one that lasts longest
-        // of those with another token.
+        // of those of other owners.
         let mut longest: [Option<(usize, &Hold)>; 2] = [None, None];
         for (i, hold) in holds.iter().enumerate() {
             let end = end_of(hold);
@@ -131,7 +158,7 @@ impl<'h> Judge<'_, 'h> {
                 // Over before it was known.
                 continue;
             }
-            let other = longest.into_iter().flatten().find(|(_, other)| other.token != hold.token);
+            let other = longest.into_iter().flatten().find(|(_, other)| other.owner != hold.owner);
             if let Some((other_end, other)) = other
                 && other_end > i
             {
@@ -141,7 +168,7 @@ impl<'h> Judge<'_, 'h> {
             let [first, second] = longest;
             longest = match first {
                 None => [candidate, None],
-                Some((most, best)) if best.token == hold.token => {
+                Some((most, best)) if best.owner == hold.owner => {
                     [if end > most { candidate } else { first }, second]
                 }
                 Some((most, _)) if end > most => [candidate, first],

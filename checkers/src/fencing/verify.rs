@@ -235,7 +235,7 @@ impl<'h> Raw<'h> {
                 matches!((from.number(epochs), to.number(epochs)), (Some(a), Some(b)) if a < b)
             }),
             EdgeKind::GrantUse => {
-                let excludes = from.f == "release" && to.f == "acquire";
+                let excludes = from.f == "release" && matches!(to.f, "acquire" | "renew");
                 excludes || from.token().is_some() && from.token() == to.token()
             }
             EdgeKind::ReadWrite => match (from.seen(), to.id()) {
@@ -346,17 +346,28 @@ impl<'h> Raw<'h> {
         demand(first.process() != second.process() || released(), "the lock was reentered")
     }
 
+    /// Who holds what was granted: for a renewal, the last that had acquired the token by then.
+    fn owner(&self, grant: &Event<'_>) -> Process {
+        let acquired = self.all(grant.resource).filter(|event| {
+            event.f == "acquire"
+                && event.grant().is_some()
+                && event.token() == grant.token()
+                && event.complete().is_some_and(|complete| complete < grant.position)
+        });
+        let last = acquired.filter(|_| grant.f == "renew").max_by_key(|event| event.complete());
+        last.map_or(grant.process(), |event| event.process())
+    }
+
     fn overlap(&self, witness: &[Event<'_>]) -> Result<(), Refused> {
         let mut grants: Vec<&Event<'_>> = witness.iter().filter(|e| e.grant().is_some()).collect();
         grants.sort_by_key(|event| event.complete());
         let [first, second] = grants[..] else { return Err(Refused("not two grants".into())) };
-        demand(first.token() != second.token(), "it is one token")?;
+        demand(self.owner(first) != self.owner(second), "it is one holder")?;
         let (Some(from), Some(to)) = (first.complete(), second.complete()) else {
             return Err(Refused("a grant is not certain".into()));
         };
         let is_release = |event: &Event<'_>, of: &Event<'_>| {
             event.f == "release"
-                && event.process() == of.process()
                 && event.token() == of.token()
                 && event.outcome() != Some(Outcome::Fail)
         };
@@ -366,7 +377,8 @@ impl<'h> Raw<'h> {
         }
         for call in self.history.calls() {
             let process = self.history.op(call.invoke).process();
-            let lost = call.outcome == Outcome::Info && process == first.process();
+            let lost = call.outcome == Outcome::Info
+                && (process == first.process() || process == self.owner(first));
             demand(
                 !lost || !(from..to).contains(&call.invoke),
                 "the first had lost its connection",
@@ -490,8 +502,14 @@ impl<'h> Raw<'h> {
                 && event.position > complete
                 && epoch_of(event).is_some_and(|read| read > of_write)
         });
-        demand(later.clone().next().is_some(), "no later epoch was read")?;
-        demand(later.all(|read| self.misses(read, write.resource, id)), "a later read has it")
+        let whole = |read: &&Event<'_>| matches!(read.seen(), Some(Seen::Every(_)));
+        demand(later.clone().any(|read| whole(&read)), "no later epoch was read")?;
+        let has = |read: &Event<'_>| match read.seen() {
+            Some(Seen::Every(ids)) => ids.contains(&id),
+            Some(Seen::Last(last)) => last == Some(id),
+            None => true,
+        };
+        demand(!later.any(has), "a later read has it")
     }
 
     fn misses(&self, observation: &Event<'_>, resource: Option<&str>, id: &str) -> bool {

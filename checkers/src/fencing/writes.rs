@@ -166,8 +166,12 @@ impl<'h> Judge<'_, 'h> {
         latest.first()?;
         let of_write = |write: &Write| write.served.map(|served| served.epoch);
         let mut survives = vec![false; self.facts.fates.len()];
-        for read in &reads {
-            for &id in self.facts.every(&read.seen) {
+        for read in &self.reads {
+            let last = match read.seen {
+                SeenIds::Last(last) => last,
+                SeenIds::Every(_) => None,
+            };
+            for &id in self.facts.every(&read.seen).iter().chain(&last) {
                 let Some(write) = self.facts.acknowledgement(self.fate(id)) else { continue };
                 let is_later = read.span.invoke > write.span.complete;
                 if is_later && of_write(write).is_some_and(|of_write| epoch(read) > of_write) {
@@ -272,7 +276,8 @@ impl<'h> Judge<'_, 'h> {
                     }
                     survivors.iter().copied().find(|&id| seen_in[id as usize] != read.span.invoke)
                 }
-                SeenIds::Last(seen) => order.first_newer(self, *seen),
+                SeenIds::Last(None) => survivors.first().copied(),
+                SeenIds::Last(Some(seen)) => order.first_newer(self, *seen),
             };
             let Some(missed) = missed else { continue };
             let write = self.acknowledgement(missed);
@@ -336,19 +341,14 @@ impl Order {
         Self { starts: ordered.into_iter().map(|(at, _)| at).collect(), first }
     }
 
-    /// Of all writes newer than the one that was seen (or all, if none was), the one that was
-    /// acknowledged first.
-    fn first_newer(&self, judge: &Judge<'_, '_>, seen: Option<u32>) -> Option<u32> {
-        let after = match seen.map(|seen| judge.fate(seen)) {
-            None => 0,
-            Some(fate) => {
-                let over = if judge.is_logged() { fate.accepted_last } else { fate.done };
-                if over == NONE {
-                    return None;
-                }
-                self.starts.partition_point(|&start| start <= over)
-            }
-        };
+    /// Of all writes newer than one, the one that was acknowledged first.
+    fn first_newer(&self, judge: &Judge<'_, '_>, seen: u32) -> Option<u32> {
+        let fate = judge.fate(seen);
+        let over = if judge.is_logged() { fate.accepted_last } else { fate.done };
+        if over == NONE {
+            return None;
+        }
+        let after = self.starts.partition_point(|&start| start <= over);
         self.first.get(after).copied()
     }
 }

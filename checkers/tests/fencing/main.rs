@@ -3,5 +3,8 @@
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on should stop where it stands")]
 
+mod brute_force;
 mod cases;
+mod random;
 mod script;
+mod simulated;
