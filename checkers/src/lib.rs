@@ -25,7 +25,7 @@ pub use log_patterns::{LogMatch, LogPatterns};
 pub use registry::{MODELS, ModelOptions, NamedModel, model};
 pub use staleness::Staleness;
 pub use stats::Stats;
-pub use transactions::{Consistency, ListAppend};
+pub use transactions::{Bank, Consistency, ListAppend, LongFork, RwRegister};
 
 use deposed_history::History;
 

@@ -3,8 +3,8 @@
 //! Adding one is a line here.
 
 use crate::{
-    Checker, Consistency, CounterBounds, Fencing, Linearizable, ListAppend, ModelKind, SetFull,
-    Staleness, TotalQueue, UniqueIds,
+    Bank, Checker, Consistency, CounterBounds, Fencing, Linearizable, ListAppend, LongFork,
+    ModelKind, RwRegister, SetFull, Staleness, TotalQueue, UniqueIds,
 };
 
 /// What a user may say of a model.
@@ -184,5 +184,20 @@ pub static MODELS: &[NamedModel] = &[
         name: "fenced-lock",
         about: "locks, leases, fencing tokens and failover: what a deposed holder could still do",
         make: |options| plain(options, Fencing::default()),
+    },
+    NamedModel {
+        name: "rw-register",
+        about: "transactions of writes to registers and reads of them, at a level of consistency",
+        make: |options| transactional(options, |consistency| RwRegister { consistency }),
+    },
+    NamedModel {
+        name: "bank",
+        about: "transfers between accounts: every read of all balances has the same total",
+        make: |options| plain(options, Bank::default()),
+    },
+    NamedModel {
+        name: "long-fork",
+        about: "single writes: no two reads see them in opposite orders",
+        make: |options| plain(options, LongFork),
     },
 ];

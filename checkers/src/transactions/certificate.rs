@@ -7,6 +7,9 @@ use std::collections::BTreeMap;
 
 use deposed_history::ValueRef;
 
+use super::isolation::Isolation;
+use super::level::OrderKind;
+
 /// Anomalies of one name that are shown; all are counted.
 const SHOWN_MAX: usize = 8;
 
@@ -33,6 +36,9 @@ pub(crate) struct Happened<'h> {
 pub(crate) enum Proof<'h> {
     /// Each transaction precedes the next, and the last the first.
     Cycle(Vec<Step<'h>>),
+    /// No order of some transactions explains their reads, as trying them all shows. `known` is what
+    /// is certain of their order.
+    NoOrder { txns: Vec<u32>, isolation: Isolation, order: OrderKind, known: Vec<Step<'h>> },
     /// `reader` saw a value that only `writer`, which failed, can have written.
     Aborted { reader: u32, writer: u32, key: ValueRef<'h>, value: ValueRef<'h> },
     /// `reader` saw as the newest a value over which its own writer wrote another.
@@ -105,6 +111,7 @@ impl Proof<'_> {
                 txns.extend(readers);
                 txns
             }
+            Self::NoOrder { txns, .. } => txns.clone(),
             Self::Aborted { reader, writer, .. } | Self::Intermediate { reader, writer, .. } => {
                 vec![*writer, *reader]
             }

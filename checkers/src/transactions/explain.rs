@@ -3,6 +3,8 @@
 use deposed_history::{History, Outcome, ValueRef};
 
 use super::certificate::{Because, Certificate, Proof};
+use super::isolation::Isolation;
+use super::level::OrderKind;
 use crate::{Anomaly, Edge, EdgeKind};
 
 /// Elements of a long list that are shown at its end.
@@ -31,7 +33,7 @@ pub(crate) fn anomaly(history: &History, certificate: &Certificate<'_>) -> Anoma
     witness.sort_unstable();
     witness.dedup();
     let edges = match &certificate.proof {
-        Proof::Cycle(steps) => steps
+        Proof::Cycle(steps) | Proof::NoOrder { known: steps, .. } => steps
             .iter()
             .map(|step| Edge {
                 from: step.from,
@@ -149,6 +151,27 @@ impl Speaker<'_> {
                     None,
                     format!("a cycle of {} transactions: {} {first}", steps.len(), ring.join(" ")),
                 )
+            }
+            Proof::NoOrder { ref txns, isolation, order, ref known } => {
+                for step in known {
+                    let (from, to) = (self.name(step.from), self.name(step.to));
+                    let because = self.because(step.from, step.to, &step.because);
+                    sentences.push(format!("Then {from} < {to}, because {because}."));
+                }
+                let what = match isolation {
+                    Isolation::Serial => "order, one after the other,",
+                    Isolation::Snapshot => "order of snapshots and commits",
+                };
+                let within = match order {
+                    OrderKind::Data => "",
+                    OrderKind::Process => " that keeps to the order of processes",
+                    OrderKind::RealTime => " that keeps to the order of time",
+                };
+                sentences.push(format!(
+                    "No {what}{within} lets each of these reads see what was written last before it: \
+                     all were tried: a contradiction!"
+                ));
+                (None, format!("no {what}{within} explains what {} transactions read", txns.len()))
             }
             Proof::Aborted { reader, writer, key, value } => {
                 let (reader, writer) = (self.name(reader), self.name(writer));

@@ -109,6 +109,10 @@ impl Graph {
         self.first.len() - 1
     }
 
+    pub(crate) const fn edges(&self) -> usize {
+        self.to.len()
+    }
+
     /// The edges of a node: where they lead, and their relation.
     #[inline]
     pub(crate) fn out(&self, node: u32) -> impl ExactSizeIterator<Item = (u32, Rel)> + '_ {

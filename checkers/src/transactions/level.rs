@@ -303,28 +303,17 @@ impl Consistency {
         closure(MODELS, [self.canonical()]).contains(weaker.canonical())
     }
 
+    /// Whether another name means the same level.
+    pub fn is_same(self, other: Self) -> bool {
+        self.model == other.model
+    }
+
     /// Whether an anomaly of that name rules this level out.
     pub fn is_ruled_out_by(self, anomaly: &str) -> bool {
         let Some((anomaly, _)) = ANOMALIES.iter().find(|(name, _)| *name == anomaly) else {
             return false;
         };
         ruled_out([*anomaly]).contains(self.canonical())
-    }
-
-    /// The strongest order that matters to it.
-    pub(crate) fn order(self) -> OrderKind {
-        if self.is_ruled_out_by("G0-realtime") || self.is_ruled_out_by("G2-item-realtime") {
-            OrderKind::RealTime
-        } else if self.is_ruled_out_by("G0-process") && !self.is_ruled_out_by_data_alone() {
-            OrderKind::Process
-        } else {
-            OrderKind::Data
-        }
-    }
-
-    /// Whether session order adds nothing: some level without sessions forbids as much.
-    fn is_ruled_out_by_data_alone(self) -> bool {
-        !closure(MODELS, [self.canonical()]).iter().any(|m| m.starts_with("strong-session"))
     }
 }
 
@@ -437,22 +426,11 @@ mod tests {
         );
     }
 
-    /// Only levels that promise an order are checked with it.
+    /// The default is the strongest.
     #[test]
-    fn levels_know_their_order() {
-        for (name, order) in [
-            ("read-uncommitted", OrderKind::Data),
-            ("serializable", OrderKind::Data),
-            ("snapshot-isolation", OrderKind::Data),
-            ("strong-session-read-uncommitted", OrderKind::Process),
-            ("strong-session-snapshot-isolation", OrderKind::Process),
-            ("strong-session-serializable", OrderKind::Process),
-            ("strong-read-committed", OrderKind::RealTime),
-            ("strong-snapshot-isolation", OrderKind::RealTime),
-            ("strict-serializable", OrderKind::RealTime),
-        ] {
-            assert_eq!(level(name).order(), order, "{name}");
+    fn the_default_implies_all_others() {
+        for name in Consistency::names() {
+            assert!(Consistency::default().implies(level(name)), "{name}");
         }
-        assert_eq!(Consistency::default(), level("strict-serializable"));
     }
 }

@@ -8,50 +8,63 @@ use super::interner::NONE;
 use super::level::OrderKind;
 use super::txns::Txns;
 
-/// Adds the edges of an order between committed transactions. Auxiliary nodes are numbered from
-/// `nodes`; returns how many nodes there are then.
-pub(crate) fn add_order(kind: OrderKind, txns: &Txns<'_>, nodes: u32, edges: &mut Edges) -> u32 {
+/// When a transaction ran, and in which process.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Span {
+    /// Its node.
+    pub(crate) node: u32,
+    /// Position of its invocation.
+    pub(crate) invoke: u32,
+    /// Position of its return; [`NONE`] if it may still take effect.
+    pub(crate) ret: u32,
+    pub(crate) process: Process,
+}
+
+impl Span {
+    /// That of a transaction.
+    pub(crate) fn of(txns: &Txns<'_>, txn: u32, node: u32) -> Self {
+        let call = txns.call(txn);
+        let ret = call.complete.filter(|_| txns.is_acknowledged(txn)).unwrap_or(NONE);
+        let process = txns.history.op(call.invoke).process();
+        Self { node, invoke: call.invoke, ret, process }
+    }
+}
+
+/// Adds the edges of an order between transactions, which are in the order of their invocations.
+/// Auxiliary nodes are numbered from `nodes`; returns how many nodes there are then.
+pub(crate) fn add_order(kind: OrderKind, spans: &[Span], nodes: u32, edges: &mut Edges) -> u32 {
     match kind {
         OrderKind::Data => nodes,
         OrderKind::Process => {
-            add_processes(txns, edges);
+            add_processes(spans, edges);
             nodes
         }
-        OrderKind::RealTime => add_real_time(txns, nodes, edges),
+        OrderKind::RealTime => add_real_time(spans, nodes, edges),
     }
 }
 
-/// A chain for each process. Whether an open transaction took effect before the next one of its
-/// process is not known, so nothing follows from it.
-fn add_processes(txns: &Txns<'_>, edges: &mut Edges) {
+/// A chain for each process. Whether a transaction without a return took effect before the next
+/// one of its process is not known, so nothing follows from it.
+fn add_processes(spans: &[Span], edges: &mut Edges) {
     let mut last: FxHashMap<Process, u32> = FxHashMap::default();
-    for txn in (0..txns.len() as u32).filter(|&txn| txns.is_committed(txn)) {
-        let process = txns.history.op(txns.invoke(txn)).process();
-        if let Some(&before) = last.get(&process) {
-            edges.push(before, txn, Rel::ORDER);
+    for span in spans {
+        if let Some(&before) = last.get(&span.process) {
+            edges.push(before, span.node, Rel::ORDER);
         }
-        if txns.is_acknowledged(txn) {
-            last.insert(process, txn);
+        if span.ret != NONE {
+            last.insert(span.process, span.node);
         }
     }
 }
+
+const RETURN: u32 = 1 << 31;
 
 /// One chain of barriers through all of time: a barrier after each run of returns. A return leads
 /// to its barrier, and the last barrier to an invocation: fewer than three edges a transaction.
-fn add_real_time(txns: &Txns<'_>, nodes: u32, edges: &mut Edges) -> u32 {
-    const RETURN: u32 = 1 << 31;
-    // By position in the history: the transaction that begins or returns there.
-    let mut events = vec![NONE; txns.history.len()];
-    for txn in (0..txns.len() as u32).filter(|&txn| txns.is_committed(txn)) {
-        let call = txns.call(txn);
-        events[call.invoke as usize] = txn;
-        if let Some(complete) = call.complete.filter(|_| txns.is_acknowledged(txn)) {
-            events[complete as usize] = txn | RETURN;
-        }
-    }
+fn add_real_time(spans: &[Span], nodes: u32, edges: &mut Edges) -> u32 {
     let mut barriers = nodes;
     let mut in_returns = false;
-    for event in events.into_iter().filter(|&event| event != NONE) {
+    for event in events(spans) {
         if event & RETURN == 0 {
             in_returns = false;
             if barriers > nodes {
@@ -69,4 +82,22 @@ fn add_real_time(txns: &Txns<'_>, nodes: u32, edges: &mut Edges) -> u32 {
         edges.push(event & !RETURN, barriers - 1, Rel::ORDER);
     }
     barriers
+}
+
+/// Nodes in the order of their invocations and returns, the latter with the bit [`RETURN`].
+fn events(spans: &[Span]) -> Vec<u32> {
+    /// Above as many positions an event, sorting is cheaper than a table of positions.
+    const POSITIONS_PER_EVENT_MAX: usize = 16;
+    let ends = |span: &Span| [(span.invoke, span.node), (span.ret, span.node | RETURN)];
+    let all = || spans.iter().flat_map(ends).filter(|&(position, _)| position != NONE);
+    let length = all().map(|(position, _)| position as usize + 1).max().unwrap_or(0);
+    if length > POSITIONS_PER_EVENT_MAX * spans.len() {
+        let mut sorted: Vec<(u32, u32)> = all().collect();
+        sorted.sort_unstable();
+        return sorted.into_iter().map(|(_, event)| event).collect();
+    }
+    let mut table = vec![NONE; length];
+    all().for_each(|(position, event)| table[position as usize] = event);
+    table.retain(|&event| event != NONE);
+    table
 }

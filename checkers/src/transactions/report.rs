@@ -10,7 +10,6 @@ use super::explain;
 use super::level::{self, Consistency};
 use super::txns::Txns;
 use super::verify::{Workload, verify};
-use crate::budget::Exhausted;
 use crate::{Analysis, Anomaly, Undecided};
 
 /// Collects what a checker has to say.
@@ -32,14 +31,9 @@ impl Report {
         self.edges = edges;
     }
 
-    /// Notes that a budget ran out.
-    pub(crate) fn exhausted(&mut self, exhausted: Exhausted) {
-        self.undecided.push(exhausted.to_string());
-    }
-
-    /// Notes that the graph is too large to be searched.
-    pub(crate) fn too_large(&mut self) {
-        self.undecided.push("there are too many transactions for a graph of 2^29 nodes".into());
+    /// Notes something that was not decided.
+    pub(crate) fn undecided(&mut self, reason: String) {
+        self.undecided.push(reason);
     }
 
     /// Judges. An anomaly is shown only if its certificate was verified against the raw history.

@@ -189,6 +189,9 @@ impl<'h> Txns<'h> {
                     self.mops.push(Mop::new(key, false, what));
                 }
             } else if f == R::WRITE {
+                if value.is_nil() {
+                    return Err(format!("{mop} writes nothing, which is what keys hold at first"));
+                }
                 let key = self.key(key);
                 let what = self.value(key, value);
                 self.wrote(txn, status, what, at as u32);

@@ -5,6 +5,7 @@ use deposed_history::{Call, History, ListRef, Outcome, ValueRef};
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::certificate::{Because, Certificate, Proof, Step};
+use super::replay::{self, RawTxn};
 
 /// What a history's transactions do.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -16,7 +17,7 @@ pub(crate) enum Workload {
 }
 
 impl Workload {
-    const fn write(self) -> &'static str {
+    pub(crate) const fn write(self) -> &'static str {
         match self {
             Self::Append => "append",
             Self::Register => "w",
@@ -47,7 +48,7 @@ fn items(read: ValueRef<'_>) -> Option<ListRef<'_>> {
 }
 
 /// A micro-operation as it stands in the history: what it does, its key, its value.
-type RawMop<'h> = (&'h str, ValueRef<'h>, ValueRef<'h>);
+pub(crate) type RawMop<'h> = (&'h str, ValueRef<'h>, ValueRef<'h>);
 
 /// What stands against a certificate.
 type Refused = String;
@@ -88,7 +89,7 @@ pub(crate) fn verify<'h>(
 fn pairs<'h>(certificate: &Certificate<'h>) -> Vec<Pair<'h>> {
     let mut pairs: Vec<Pair<'h>> = certificate.happened.iter().map(|h| (h.key, h.value)).collect();
     match &certificate.proof {
-        Proof::Cycle(steps) => {
+        Proof::Cycle(steps) | Proof::NoOrder { known: steps, .. } => {
             for step in steps {
                 match step.because {
                     Because::Saw { key, value } => pairs.push((key, value)),
@@ -231,6 +232,22 @@ impl<'h> Raw<'h> {
     fn verify(&self, certificate: &Certificate<'h>) -> Result<(), Refused> {
         match certificate.proof {
             Proof::Cycle(ref steps) => self.verify_cycle(certificate, steps),
+            Proof::NoOrder { ref txns, isolation, order, ref known } => {
+                known.iter().try_for_each(|step| self.verify_step(certificate, step))?;
+                let mut raw = Vec::with_capacity(txns.len());
+                for &txn in txns {
+                    self.happened(certificate, txn)?;
+                    let call = self.call(txn)?;
+                    let ok = call.outcome == Outcome::Ok;
+                    let process = self.history.op(txn).process();
+                    let complete = call.complete.filter(|_| ok);
+                    raw.push(RawTxn { mops: self.mops(&call), invoke: txn, complete, process });
+                }
+                match replay::is_explained(&raw, self.workload, isolation, order) {
+                    Some(explained) => ensure(!explained, || "some order explains it".into()),
+                    None => Err("there are too many orders to try".into()),
+                }
+            }
             Proof::Aborted { reader, writer, key, value } => {
                 self.failed(writer, key, value)?;
                 self.saw(reader, key, value)
@@ -364,7 +381,9 @@ impl<'h> Raw<'h> {
                 self.wrote(to, key, after)?;
                 let mops = self.reads_of(from)?;
                 let &(f, k, read) = mops.get(mop as usize).ok_or("there is no such read")?;
-                let missed = f == "r" && k == key && !self.workload.shows(read, after);
+                // A register that is not the initial one may have been written before or after.
+                let tells = self.workload == Workload::Append || read.is_nil();
+                let missed = f == "r" && k == key && tells && !self.workload.shows(read, after);
                 ensure(missed, || format!("the call at {from} did not miss {after}"))
             }
         }

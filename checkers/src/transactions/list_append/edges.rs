@@ -5,13 +5,10 @@
 //! after the longest read: its *tail*. Appends by transactions that failed, or are not known, are
 //! passed over: a version order is transitive.
 
+use super::super::fan::join;
 use super::super::graph::{Edges, Rel};
 use super::super::txns::Txns;
 use super::versions::Versions;
-
-/// A reader of the whole order and each of the tail's writers are joined directly up to this many
-/// edges a key; beyond, through chains of auxiliary nodes.
-const DIRECT_MAX: usize = 4;
 
 /// The edges of the data, and what is needed to explain them.
 #[derive(Debug, Default)]
@@ -178,50 +175,9 @@ impl Data {
             }
             let from = whole.partition_point(|&(k, _)| k < key);
             let to = whole.partition_point(|&(k, _)| k <= key);
-            let readers = || whole[from..to].iter().map(|&(_, reader)| reader);
-            if (to - from) * writers.len() <= DIRECT_MAX {
-                for reader in readers() {
-                    for &writer in writers.iter().filter(|&&writer| writer != reader) {
-                        edges.push(reader, writer, Rel::RW);
-                    }
-                }
-            } else {
-                add_chains(readers(), &writers, nodes, edges);
-                nodes += 2 * writers.len() as u32;
-            }
+            let readers = whole[from..to].iter().map(|&(_, reader)| reader);
+            nodes = join(readers, &writers, nodes, edges);
         }
         nodes
-    }
-}
-
-/// Joins every reader to every writer but itself with a number of edges that is linear in both.
-///
-/// Of the auxiliary nodes, number `i` leads to writers `0..=i`, and number `len + i` to writers
-/// `i..`. A reader that is writer `i` goes to the ones of `i - 1` and `i + 1`.
-fn add_chains(readers: impl Iterator<Item = u32>, writers: &[u32], first: u32, edges: &mut Edges) {
-    let len = writers.len() as u32;
-    let (upto, since) = (|i: u32| first + i, |i: u32| first + len + i);
-    for (i, &writer) in (0..).zip(writers) {
-        edges.push(upto(i), writer, Rel::ON);
-        edges.push(since(i), writer, Rel::ON);
-        if i > 0 {
-            edges.push(upto(i), upto(i - 1), Rel::ON);
-            edges.push(since(i - 1), since(i), Rel::ON);
-        }
-    }
-    for reader in readers {
-        // Writers are in the order of their transactions.
-        match writers.binary_search(&reader) {
-            Ok(i) => {
-                let i = i as u32;
-                if i > 0 {
-                    edges.push(reader, upto(i - 1), Rel::RW);
-                }
-                if i + 1 < len {
-                    edges.push(reader, since(i + 1), Rel::RW);
-                }
-            }
-            Err(_) => edges.push(reader, since(0), Rel::RW),
-        }
     }
 }

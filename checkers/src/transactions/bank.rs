@@ -1,0 +1,184 @@
+//! Transfers between accounts: every read of all balances sums to the same total.
+
+use std::collections::BTreeSet;
+
+use deposed_history::{History, Outcome, ValueRef};
+use serde_json::json;
+
+use crate::{Analysis, Anomaly, Budget, Checker, Undecided};
+
+/// Anomalies of one name that are shown; all are counted.
+const SHOWN_MAX: usize = 8;
+
+/// Judges `read` calls, whose completed value is a map of accounts to balances. Transfers are not
+/// looked at: whatever they do, they must not change the total.
+#[derive(Debug, Clone, Default)]
+pub struct Bank {
+    /// The total; that of the first read if `None`.
+    pub total: Option<i64>,
+    /// Whether balances may be negative.
+    pub negative_balances: bool,
+}
+
+/// What is wrong with a read, in the order it is looked for.
+enum Wrong<'h> {
+    NotBalances(ValueRef<'h>),
+    UnexpectedKey(ValueRef<'h>),
+    NilBalance(ValueRef<'h>),
+    Total(i128),
+    Negative(ValueRef<'h>, i64),
+}
+
+/// What every read is compared with.
+struct Expected {
+    total: i128,
+    accounts: BTreeSet<String>,
+    /// The read it comes from, if it was not given.
+    first: u32,
+}
+
+impl Checker for Bank {
+    fn name(&self) -> &str {
+        "bank"
+    }
+
+    fn check(&self, history: &History, _budget: &Budget) -> Analysis {
+        let (mut expected, mut reads, mut wrong) = (None, 0u64, 0u64);
+        let mut anomalies: Vec<Anomaly> = Vec::new();
+        for call in history.calls() {
+            let (Outcome::Ok, Some(complete)) = (call.outcome, call.complete) else { continue };
+            if history.op(call.invoke).f() != "read" {
+                continue;
+            }
+            reads += 1;
+            let value = history.op(complete).value();
+            let found = match &expected {
+                Some(expected) => self.wrong(value, expected),
+                None => {
+                    let first = Expected {
+                        total: self.total.map_or_else(|| sum(value), i128::from),
+                        accounts: accounts(value),
+                        first: call.invoke,
+                    };
+                    let found = self.wrong(value, &first);
+                    if !matches!(found, Some(Wrong::NotBalances(_) | Wrong::NilBalance(_))) {
+                        expected = Some(first);
+                    }
+                    found
+                }
+            };
+            let Some(found) = found else { continue };
+            wrong += 1;
+            let anomaly = self.anomaly(history, call.invoke, &found, expected.as_ref());
+            let alike = anomalies.iter().filter(|known| known.name == anomaly.name).count();
+            if alike < SHOWN_MAX {
+                anomalies.push(anomaly);
+            }
+        }
+        let undecided = if reads == 0 {
+            let window = (0, (history.len() as u32).saturating_sub(1));
+            let reason = "vacuous: no read of the balances succeeded".into();
+            vec![Undecided { key: None, window, reason, known: None }]
+        } else {
+            Vec::new()
+        };
+        let summary = format!("{reads} reads of all balances, {wrong} of them wrong");
+        let total = expected.map(|expected| expected.total.to_string());
+        Analysis {
+            details: json!({ "reads": reads, "total": total, "wrong": wrong }),
+            anomaly_count: wrong,
+            ..Analysis::from_findings(self.name(), summary, anomalies, undecided)
+        }
+    }
+}
+
+fn sum(value: ValueRef<'_>) -> i128 {
+    let balances = value.as_map().into_iter().flat_map(|map| map.iter());
+    balances.filter_map(|(_, balance)| balance.as_int().map(i128::from)).sum()
+}
+
+/// The accounts of a read. `1`, `"1"` and `:1` are one account: JSON has only text for keys.
+fn accounts(value: ValueRef<'_>) -> BTreeSet<String> {
+    value.as_map().into_iter().flat_map(|map| map.iter()).map(|(key, _)| account(key)).collect()
+}
+
+fn account(key: ValueRef<'_>) -> String {
+    key.as_str().map_or_else(|| key.to_string(), str::to_owned)
+}
+
+impl Bank {
+    fn wrong<'h>(&self, value: ValueRef<'h>, expected: &Expected) -> Option<Wrong<'h>> {
+        let Some(map) = value.as_map() else { return Some(Wrong::NotBalances(value)) };
+        if let Some((key, _)) =
+            map.iter().find(|(key, _)| !expected.accounts.contains(&account(*key)))
+        {
+            return Some(Wrong::UnexpectedKey(key));
+        }
+        if let Some((key, balance)) = map.iter().find(|(_, balance)| balance.as_int().is_none()) {
+            return Some(if balance.is_nil() {
+                Wrong::NilBalance(key)
+            } else {
+                Wrong::NotBalances(value)
+            });
+        }
+        let total = sum(value);
+        if total != expected.total {
+            return Some(Wrong::Total(total));
+        }
+        let negative =
+            |&(_, balance): &(ValueRef<'h>, ValueRef<'h>)| balance.as_int().is_some_and(|n| n < 0);
+        match map.iter().find(negative) {
+            Some((key, balance)) if !self.negative_balances => {
+                Some(Wrong::Negative(key, balance.as_int().unwrap_or_default()))
+            }
+            _ => None,
+        }
+    }
+
+    fn anomaly(
+        &self,
+        history: &History,
+        read: u32,
+        wrong: &Wrong<'_>,
+        expected: Option<&Expected>,
+    ) -> Anomaly {
+        let op = history.op(read);
+        let who = format!("process {} (op {})", op.process(), op.index());
+        let mut witness = vec![read];
+        let (name, summary) = match wrong {
+            Wrong::NotBalances(value) => {
+                ("not-balances", format!("{who} read {value}, which is no map of balances"))
+            }
+            Wrong::UnexpectedKey(key) => {
+                ("unexpected-key", format!("{who} read an account {key} that was not there before"))
+            }
+            Wrong::NilBalance(key) => {
+                ("nil-balance", format!("{who} read no balance of account {key}"))
+            }
+            Wrong::Total(total) => {
+                let should = expected.map(|expected| expected.total).unwrap_or_default();
+                ("wrong-total", format!("{who} read balances that sum to {total} and not {should}"))
+            }
+            Wrong::Negative(key, balance) => {
+                ("negative-value", format!("{who} read a balance of {balance} of account {key}"))
+            }
+        };
+        let mut sentences = Vec::new();
+        let compared = matches!(wrong, Wrong::Total(_)) && self.total.is_none()
+            || matches!(wrong, Wrong::UnexpectedKey(_));
+        if let Some(first) =
+            expected.map(|expected| expected.first).filter(|&f| compared && f != read)
+        {
+            let op = history.op(first);
+            sentences.push(format!(
+                "The first read, by process {} (op {}), says what accounts there are and what they \
+                 sum to.",
+                op.process(),
+                op.index()
+            ));
+            witness.insert(0, first);
+        }
+        sentences.push(format!("Then {summary}: no transfer can do that."));
+        Anomaly { name: name.into(), key: None, summary, sentences, witness, edges: Vec::new() }
+    }
+}

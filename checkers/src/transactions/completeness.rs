@@ -1,0 +1,248 @@
+//! Which levels are decided, and how what is left of one is.
+//!
+//! Where a version order is not known, that no cycle was found does not prove a level: some order has
+//! to exist. For levels that ask for a serial order, or one of snapshots, that is searched for;
+//! weaker ones follow from them. Levels that Elle's anomalies do not fully describe are taken to
+//! hold where a stronger one that is decided holds, and are left open elsewhere.
+
+use super::certificate::{Because, Certificate, Found, Proof, Step};
+use super::facts::Facts;
+use super::graph::Rel;
+use super::interner::NONE;
+use super::isolation::{self, Isolation};
+use super::level::{Consistency, OrderKind};
+use super::txns::Txns;
+use crate::budget::{Budget, Exhausted};
+
+/// A level that is decided exactly.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Decided {
+    pub(crate) level: &'static str,
+    /// The order to look for; `None` if the graph alone decides.
+    pub(crate) isolation: Option<Isolation>,
+    pub(crate) order: OrderKind,
+    /// The anomaly that there is no such order.
+    pub(crate) anomaly: &'static str,
+}
+
+const fn decided(
+    level: &'static str,
+    isolation: Option<Isolation>,
+    order: OrderKind,
+    anomaly: &'static str,
+) -> Decided {
+    Decided { level, isolation, order, anomaly }
+}
+
+/// Weaker ones first.
+const DECIDED: &[Decided] = &[
+    decided("PL-1", None, OrderKind::Data, "PL-1-cycle-exists"),
+    decided("PL-2", None, OrderKind::Data, "PL-2-cycle-exists"),
+    decided("strong-session-PL-1", None, OrderKind::Process, "strong-session-PL-1-cycle-exists"),
+    decided("strong-session-PL-2", None, OrderKind::Process, "strong-session-PL-2-cycle-exists"),
+    decided("strong-PL-1", None, OrderKind::RealTime, "strong-PL-1-cycle-exists"),
+    decided("strong-PL-2", None, OrderKind::RealTime, "strong-PL-2-cycle-exists"),
+    decided("PL-SI", Some(Isolation::Snapshot), OrderKind::Data, "PL-SI-cycle-exists"),
+    decided("PL-2.99", Some(Isolation::Serial), OrderKind::Data, "PL-2.99-cycle-exists"),
+    decided("PL-3", Some(Isolation::Serial), OrderKind::Data, "PL-3-cycle-exists"),
+    decided(
+        "strong-session-snapshot-isolation",
+        Some(Isolation::Snapshot),
+        OrderKind::Process,
+        "strong-session-snapshot-isolation-cycle-exists",
+    ),
+    decided(
+        "strong-session-serializable",
+        Some(Isolation::Serial),
+        OrderKind::Process,
+        "strong-session-serializable-cycle-exists",
+    ),
+    decided(
+        "strong-snapshot-isolation",
+        Some(Isolation::Snapshot),
+        OrderKind::RealTime,
+        "strong-snapshot-isolation-cycle-exists",
+    ),
+    decided("PL-SS", Some(Isolation::Serial), OrderKind::RealTime, "PL-SS-cycle-exists"),
+];
+
+impl Decided {
+    /// The level itself.
+    pub(crate) fn consistency(&self) -> Option<Consistency> {
+        Consistency::parse(self.level).ok()
+    }
+
+    /// The level demanded, if it is one that is decided; else those that imply it, weaker first.
+    pub(crate) fn for_level(demanded: Consistency) -> (Option<Self>, Vec<Self>) {
+        let same = |d: &&Self| d.consistency().is_some_and(|level| level.is_same(demanded));
+        let own = DECIDED.iter().find(same).copied();
+        let implies = |d: &&Self| d.consistency().is_some_and(|level| level.implies(demanded));
+        (own, DECIDED.iter().filter(implies).copied().collect())
+    }
+
+    /// The order that has to be looked at to decide a level.
+    pub(crate) fn order(demanded: Consistency) -> OrderKind {
+        let (own, stronger) = Self::for_level(demanded);
+        own.or(stronger.first().copied()).map_or(OrderKind::Data, |decided| decided.order)
+    }
+}
+
+/// What is known once cycles were looked for.
+pub(crate) struct Subject<'a, 'h> {
+    pub(crate) txns: &'a Txns<'h>,
+    /// The transaction of each node of the facts.
+    pub(crate) members: Vec<u32>,
+    pub(crate) facts: Facts,
+    /// Whether an acyclic graph proves that there is an order.
+    pub(crate) graph_decides: fn(Isolation, &Facts) -> bool,
+    /// Why one transaction depends on another.
+    pub(crate) reason: &'a dyn Fn(u32, Rel, u32) -> Option<Because<'h>>,
+}
+
+impl<'h> Subject<'_, 'h> {
+    /// Decides what cycles leave open of a level that no anomaly found rules out. Adds the anomaly if
+    /// there is no order; says why if the level stays open.
+    pub(crate) fn complete(
+        &self,
+        demanded: Consistency,
+        budget: &Budget,
+        found: &mut Found<'h>,
+    ) -> Result<Option<String>, Exhausted> {
+        let (own, stronger) = Decided::for_level(demanded);
+        if let Some(own) = own {
+            if !self.holds(own, budget)? {
+                let proof = self.no_order(own, budget)?;
+                found.add(own.anomaly, || proof);
+            }
+            return Ok(None);
+        }
+        let order = Decided::order(demanded);
+        for level in stronger.into_iter().filter(|level| level.order <= order) {
+            let Some(consistency) = level.consistency() else { continue };
+            let ruled_out = found.counts.keys().any(|name| consistency.is_ruled_out_by(name));
+            if !ruled_out && self.holds(level, budget)? {
+                return Ok(None);
+            }
+        }
+        Ok(Some(format!(
+            "no anomaly that was found rules {demanded} out, but the anomalies that are looked for do \
+             not describe it fully, and no stronger level that they describe holds"
+        )))
+    }
+
+    fn holds(&self, level: Decided, budget: &Budget) -> Result<bool, Exhausted> {
+        match level.isolation {
+            Some(isolation) if !(self.graph_decides)(isolation, &self.facts) => {
+                isolation::is_possible(&self.facts, isolation, level.order, budget)
+            }
+            _ => Ok(true),
+        }
+    }
+
+    /// The proof that a level's order does not exist.
+    fn no_order(&self, level: Decided, budget: &Budget) -> Result<Proof<'h>, Exhausted> {
+        let isolation = level.isolation.unwrap_or(Isolation::Serial);
+        let core = isolation::core(&self.facts, isolation, level.order, budget)?;
+        let facts = self.facts.only(&core);
+        let txn = |node: u32| self.members[core[node as usize] as usize];
+        let mut known = Vec::new();
+        for read in facts.reads.iter().filter(|read| read.writer != NONE) {
+            let (from, to) = (txn(read.writer), txn(read.reader));
+            if let Some(because) = (self.reason)(from, Rel::WR, to) {
+                known.push(Step {
+                    from: self.txns.invoke(from),
+                    to: self.txns.invoke(to),
+                    because,
+                });
+            }
+        }
+        let before = |a: usize, b: usize| {
+            let (a, b) = (facts.spans[a], facts.spans[b]);
+            let ordered = match level.order {
+                OrderKind::Data => false,
+                OrderKind::Process => a.process == b.process,
+                OrderKind::RealTime => true,
+            };
+            ordered && a.ret < b.invoke
+        };
+        let count = facts.spans.len();
+        for (a, b) in (0..count).flat_map(|a| (0..count).map(move |b| (a, b))) {
+            if before(a, b) && !(0..count).any(|mid| before(a, mid) && before(mid, b)) {
+                let because = match level.order {
+                    OrderKind::Process => Because::Process,
+                    _ => Because::RealTime,
+                };
+                let (from, to) = (facts.spans[a].invoke, facts.spans[b].invoke);
+                known.push(Step { from, to, because });
+            }
+        }
+        let txns = (0..count as u32).map(|node| self.txns.invoke(txn(node))).collect();
+        Ok(Proof::NoOrder { txns, isolation, order: level.order, known })
+    }
+}
+
+/// A cycle's reasons. A step for which there is none is left out, and the verifier will see it.
+pub(crate) fn cycle_proof<'h>(
+    txns: &Txns<'h>,
+    order: OrderKind,
+    steps: &[(u32, Rel)],
+    reason: &dyn Fn(u32, Rel, u32) -> Option<Because<'h>>,
+) -> Proof<'h> {
+    let next = steps.iter().cycle().skip(1);
+    let proven = steps.iter().zip(next).filter_map(|(&(from, rel), &(to, _))| {
+        let because = match (rel, order) {
+            (Rel::ORDER, OrderKind::Process) => Because::Process,
+            (Rel::ORDER, _) => Because::RealTime,
+            _ => reason(from, rel, to)?,
+        };
+        Some(Step { from: txns.invoke(from), to: txns.invoke(to), because })
+    });
+    Proof::Cycle(proven.collect())
+}
+
+/// Adds cycles to what was found.
+pub(crate) fn add_cycles<'h>(
+    txns: &Txns<'h>,
+    order: OrderKind,
+    cycles: super::cycles::Cycles,
+    reason: &dyn Fn(u32, Rel, u32) -> Option<Because<'h>>,
+    found: &mut Found<'h>,
+) {
+    for (name, count) in cycles.counts {
+        *found.counts.entry(name).or_default() += count;
+    }
+    for cycle in cycles.shown {
+        let proof = cycle_proof(txns, order, &cycle.steps, reason);
+        let certificate = Certificate { name: cycle.name, proof, happened: Vec::new() };
+        found.shown.entry(cycle.name).or_default().push(certificate);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Every level is decided or implied by one that is, with the order it is about.
+    #[test]
+    fn every_level_can_be_decided_or_implied() -> Result<(), super::super::level::UnknownLevel> {
+        for name in Consistency::names() {
+            let (own, stronger) = Decided::for_level(Consistency::parse(name)?);
+            assert!(own.is_some() || !stronger.is_empty(), "{name}");
+        }
+        for (name, order) in [
+            ("read-uncommitted", OrderKind::Data),
+            ("serializable", OrderKind::Data),
+            ("snapshot-isolation", OrderKind::Data),
+            ("causal-cerone", OrderKind::Data),
+            ("strong-session-read-uncommitted", OrderKind::Process),
+            ("strong-session-snapshot-isolation", OrderKind::Process),
+            ("strong-read-committed", OrderKind::RealTime),
+            ("strong-snapshot-isolation", OrderKind::RealTime),
+            ("strict-serializable", OrderKind::RealTime),
+            ("linearizable", OrderKind::RealTime),
+        ] {
+            assert_eq!(Decided::order(Consistency::parse(name)?), order, "{name}");
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,134 @@
+//! What a history says of versions, in a form common to lists and registers.
+//!
+//! The versions of a key are those of its writers. Some of them, the *chain*, come first in a known
+//! order; the *loose* ones come after, in an order that is not known. For lists the loose ones are
+//! the appends that nobody saw; for registers all of them are loose.
+
+use super::fan::join;
+use super::graph::{Edges, Graph, Rel};
+use super::interner::NONE;
+use super::level::OrderKind;
+use super::order::{Span, add_order};
+
+/// The writers of a key.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Writers {
+    /// In the order of their versions.
+    pub(crate) chain: Vec<u32>,
+    /// In ascending order.
+    pub(crate) loose: Vec<u32>,
+}
+
+/// A transaction read the version of a writer, or the initial one ([`NONE`]), of a key.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Read {
+    pub(crate) key: u32,
+    pub(crate) writer: u32,
+    pub(crate) reader: u32,
+}
+
+/// All of a history's transactions and versions, or those of some of its transactions.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Facts {
+    /// When each transaction ran; its node is its place in this list.
+    pub(crate) spans: Vec<Span>,
+    pub(crate) keys: Vec<Writers>,
+    /// Sorted, without repetition.
+    pub(crate) reads: Vec<Read>,
+}
+
+impl Facts {
+    /// The facts of some of the transactions, given in ascending order and numbered anew.
+    ///
+    /// A read of a version that is left out becomes one of the last version of the chain before
+    /// it that is not, or is left out too if that is not known. What remains holds of the rest in
+    /// every order of the whole: to leave out transactions can only make a history more legal.
+    pub(crate) fn only(&self, kept: &[u32]) -> Self {
+        let mut number = vec![NONE; self.spans.len()];
+        for (new, &txn) in (0..).zip(kept) {
+            number[txn as usize] = new;
+        }
+        let spans =
+            (0..).zip(kept).map(|(node, &txn)| Span { node, ..self.spans[txn as usize] }).collect();
+        let mut keys = Vec::with_capacity(self.keys.len());
+        let mut reads = Vec::new();
+        // By transaction: the version that a read of its version becomes; `None`: no read at all.
+        let mut becomes: Vec<Option<u32>> = vec![None; self.spans.len()];
+        let mut rest = self.reads.as_slice();
+        for (key, writers) in (0..).zip(&self.keys) {
+            let numbers = |of: &[u32]| -> Vec<u32> {
+                of.iter().map(|&txn| number[txn as usize]).filter(|&new| new != NONE).collect()
+            };
+            keys.push(Writers { chain: numbers(&writers.chain), loose: numbers(&writers.loose) });
+            let mut last = NONE;
+            for &writer in &writers.loose {
+                becomes[writer as usize] = Some(number[writer as usize]).filter(|&new| new != NONE);
+            }
+            for &writer in &writers.chain {
+                if number[writer as usize] != NONE {
+                    last = number[writer as usize];
+                }
+                becomes[writer as usize] = Some(last);
+            }
+            let (of_key, after) = rest.split_at(rest.partition_point(|read| read.key <= key));
+            rest = after;
+            for read in of_key {
+                let reader = number[read.reader as usize];
+                let known =
+                    if read.writer == NONE { Some(NONE) } else { becomes[read.writer as usize] };
+                if let Some(writer) = known.filter(|&writer| reader != NONE && writer != reader) {
+                    reads.push(Read { key, writer, reader });
+                }
+            }
+        }
+        reads.sort_unstable();
+        reads.dedup();
+        Self { spans, keys, reads }
+    }
+
+    /// The graph of all that is certain.
+    pub(crate) fn graph(&self, order: OrderKind) -> Option<Graph> {
+        let mut edges = Edges::with_capacity(2 * self.reads.len() + 3 * self.spans.len());
+        let mut nodes = self.spans.len() as u32;
+        // By writer: the next one in the chain of the key at hand.
+        let mut next_in_chain = vec![NONE; self.spans.len()];
+        let mut rest = self.reads.as_slice();
+        for (key, writers) in (0..).zip(&self.keys) {
+            let (reads, after) = rest.split_at(rest.partition_point(|read| read.key <= key));
+            rest = after;
+            for pair in writers.chain.windows(2) {
+                edges.push(pair[0], pair[1], Rel::WW);
+                next_in_chain[pair[0] as usize] = pair[1];
+            }
+            if let Some(&last) = writers.chain.last() {
+                for &writer in writers.loose.iter().filter(|&&writer| writer != last) {
+                    edges.push(last, writer, Rel::WW);
+                }
+            }
+            let last = writers.chain.last().copied().unwrap_or(NONE);
+            for of_version in reads.chunk_by(|a, b| a.writer == b.writer) {
+                let writer = of_version[0].writer;
+                for read in of_version.iter().filter(|_| writer != NONE) {
+                    edges.push(writer, read.reader, Rel::WR);
+                }
+                if writer == last {
+                    let readers = of_version.iter().map(|read| read.reader);
+                    if !writers.loose.is_empty() {
+                        nodes = join(readers, &writers.loose, nodes, &mut edges);
+                    }
+                    continue;
+                }
+                let first = writers.chain.first().copied().unwrap_or(NONE);
+                let next = if writer == NONE { first } else { next_in_chain[writer as usize] };
+                for read in of_version.iter().filter(|read| next != NONE && read.reader != next) {
+                    edges.push(read.reader, next, Rel::RW);
+                }
+            }
+            for &writer in &writers.chain {
+                next_in_chain[writer as usize] = NONE;
+            }
+        }
+        let nodes = add_order(order, &self.spans, nodes, &mut edges);
+        edges.fit(nodes).then(|| edges.into_graph(nodes as usize))
+    }
+}

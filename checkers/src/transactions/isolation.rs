@@ -1,0 +1,227 @@
+//! Whether some order of transactions, serial or of snapshots, explains what was read.
+//!
+//! Serial: each transaction is one event. Snapshot isolation: each is two, its *start*, when its
+//! snapshot is taken, and its *commit*; transactions that write the same key do not overlap, and
+//! a read sees what was last committed before its start.
+
+use super::facts::Facts;
+use super::graph::{Edges, Graph, Rel, Rels};
+use super::interner::NONE;
+use super::level::OrderKind;
+use super::sequence::{Choice, Choices, Sequencer};
+use crate::budget::{Budget, Exhausted};
+
+/// What kind of order.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Isolation {
+    /// One transaction after the other.
+    Serial,
+    /// Reads from a snapshot, writes at commit, the first of two concurrent writers wins.
+    Snapshot,
+}
+
+/// Writers that are found at once between a version and its reader.
+const BETWEEN_MAX: usize = 32;
+
+/// Whether there is an order.
+pub(crate) fn is_possible(
+    facts: &Facts,
+    isolation: Isolation,
+    order: OrderKind,
+    budget: &Budget,
+) -> Result<bool, Exhausted> {
+    // Whoever asks has made sure that the graph fits.
+    let Some(graph) = facts.graph(order) else { return Ok(true) };
+    match isolation {
+        Isolation::Serial => {
+            let mut priority = vec![0; graph.nodes()];
+            for span in &facts.spans {
+                priority[span.node as usize] = end(span.ret, span.invoke);
+            }
+            let choices = Serial { facts, order: Vec::new() };
+            Sequencer::new(&graph, &priority, choices, budget).is_possible()
+        }
+        Isolation::Snapshot => {
+            let events = events(&graph);
+            let mut priority = vec![0; events.nodes()];
+            for span in &facts.spans {
+                priority[start(span.node) as usize] = span.invoke;
+                priority[commit(span.node) as usize] = end(span.ret, span.invoke);
+            }
+            let choices = Snapshot { facts, order: Vec::new(), writes: writes(facts) };
+            Sequencer::new(&events, &priority, choices, budget).is_possible()
+        }
+    }
+}
+
+const fn end(ret: u32, invoke: u32) -> u32 {
+    if ret == NONE { invoke } else { ret }
+}
+
+const fn start(txn: u32) -> u32 {
+    2 * txn
+}
+
+const fn commit(txn: u32) -> u32 {
+    2 * txn + 1
+}
+
+/// The graph of starts and commits: what depends on a transaction starts after it committed, but
+/// what overwrites its reads only has to commit after it started.
+fn events(graph: &Graph) -> Graph {
+    let mut edges = Edges::default();
+    for from in 0..graph.nodes() as u32 {
+        edges.push(start(from), commit(from), Rel::ON);
+        for (to, rel) in graph.out(from).filter(|(_, rel)| Rels::DATA.with(Rel::ORDER).has(*rel)) {
+            match rel {
+                Rel::RW => edges.push(start(from), commit(to), Rel::ON),
+                Rel::ON => edges.push(commit(from), commit(to), Rel::ON),
+                _ => edges.push(commit(from), start(to), Rel::ON),
+            }
+        }
+    }
+    edges.into_graph(2 * graph.nodes())
+}
+
+/// By reader: the keys it writes that are loose, for those it reads too.
+fn writes(facts: &Facts) -> Vec<bool> {
+    let writes = |key: u32, txn: u32| {
+        let writers = &facts.keys[key as usize];
+        writers.loose.binary_search(&txn).is_ok()
+    };
+    facts.reads.iter().map(|read| writes(read.key, read.reader)).collect()
+}
+
+/// Loose writers of each key by their places, and the reads of their versions.
+fn each_key<'f>(
+    facts: &'f Facts,
+    order: &mut Vec<u32>,
+    by: impl Fn(u32) -> u32,
+    mut visit: impl FnMut(&[u32], usize, &'f [super::facts::Read]),
+) {
+    let mut at = 0;
+    for (key, writers) in (0..).zip(&facts.keys) {
+        let rest = &facts.reads[at..];
+        let reads = &rest[..rest.partition_point(|read| read.key <= key)];
+        order.clear();
+        order.extend_from_slice(&writers.loose);
+        order.sort_unstable_by_key(|&writer| by(writer));
+        visit(order, at, reads);
+        at += reads.len();
+    }
+}
+
+struct Serial<'a> {
+    facts: &'a Facts,
+    order: Vec<u32>,
+}
+
+impl Choices for Serial<'_> {
+    /// A writer between a version and its reader comes before the one or after the other.
+    fn violated(&mut self, place: &[u32], choices: &mut Vec<Choice>) {
+        let of = |txn: u32| place[txn as usize];
+        each_key(self.facts, &mut self.order, of, |loose, _, reads| {
+            for read in reads {
+                let Some(at) = position(loose, read.writer, of) else { continue };
+                let between = loose[at + 1..].iter().take_while(|&&w| of(w) < of(read.reader));
+                for &writer in between.filter(|&&w| w != read.reader).take(BETWEEN_MAX) {
+                    choices
+                        .push(Choice { one: (read.reader, writer), other: (writer, read.writer) });
+                }
+            }
+        });
+    }
+}
+
+/// Where a writer is among those sorted by place.
+fn position(loose: &[u32], writer: u32, of: impl Fn(u32) -> u32) -> Option<usize> {
+    if writer == NONE {
+        return None;
+    }
+    let at = loose.partition_point(|&w| of(w) < of(writer));
+    (loose.get(at) == Some(&writer)).then_some(at)
+}
+
+struct Snapshot<'a> {
+    facts: &'a Facts,
+    order: Vec<u32>,
+    writes: Vec<bool>,
+}
+
+impl Choices for Snapshot<'_> {
+    fn violated(&mut self, place: &[u32], choices: &mut Vec<Choice>) {
+        let started = |txn: u32| place[start(txn) as usize];
+        let committed = |txn: u32| place[commit(txn) as usize];
+        let writes = &self.writes;
+        each_key(self.facts, &mut self.order, committed, |loose, first, reads| {
+            for pair in loose.windows(2) {
+                let (a, b) = (pair[0], pair[1]);
+                if started(b) < committed(a) {
+                    choices
+                        .push(Choice { one: (commit(a), start(b)), other: (commit(b), start(a)) });
+                }
+            }
+            for (number, read) in (first..).zip(reads) {
+                let Some(at) = position(loose, read.writer, committed) else { continue };
+                let between =
+                    loose[at + 1..].iter().take_while(|&&w| committed(w) < started(read.reader));
+                for &writer in between.filter(|&&w| w != read.reader).take(BETWEEN_MAX) {
+                    let after = if writes[number] {
+                        (commit(read.reader), start(writer))
+                    } else {
+                        (start(read.reader), commit(writer))
+                    };
+                    choices
+                        .push(Choice { one: after, other: (commit(writer), start(read.writer)) });
+                }
+            }
+        });
+    }
+}
+
+/// A set of transactions that no order explains, as small as leaving out single ones makes it; the
+/// whole is such a set.
+pub(crate) fn core(
+    facts: &Facts,
+    isolation: Isolation,
+    order: OrderKind,
+    budget: &Budget,
+) -> Result<Vec<u32>, Exhausted> {
+    let impossible = |kept: &[u32]| Ok(!is_possible(&facts.only(kept), isolation, order, budget)?);
+    let all: Vec<u32> = (0..facts.spans.len() as u32).collect();
+    // The shortest impossible beginning, then its shortest impossible end.
+    let (mut low, mut high) = (0, all.len());
+    while low + 1 < high {
+        let middle = (low + high) / 2;
+        if impossible(&all[..middle])? { high = middle } else { low = middle }
+    }
+    let all = &all[..high];
+    let (mut low, mut high) = (0, all.len());
+    while low + 1 < high {
+        let middle = (low + high) / 2;
+        if impossible(&all[middle..])? { low = middle } else { high = middle }
+    }
+    let window = all[low..].to_vec();
+    let facts = facts.only(&window);
+    let impossible = |kept: &[u32]| Ok(!is_possible(&facts.only(kept), isolation, order, budget)?);
+    let mut kept: Vec<u32> = (0..window.len() as u32).collect();
+    let mut size = kept.len().div_ceil(2);
+    while size > 0 {
+        let (mut at, mut smaller) = (0, false);
+        while at < kept.len() {
+            let mut without = kept.clone();
+            without.drain(at..(at + size).min(kept.len()));
+            if impossible(&without)? {
+                kept = without;
+                smaller = true;
+            } else {
+                at += size;
+            }
+        }
+        // Once single ones are left, until none of them can be.
+        if !(size == 1 && smaller) {
+            size /= 2;
+        }
+    }
+    Ok(kept.into_iter().map(|at| window[at as usize]).collect())
+}

@@ -1,0 +1,279 @@
+//! Transactions of writes to registers and reads of them, each value written to a key once.
+//!
+//! Who wrote what was read is known, and that the initial nil comes before every write; the order
+//! of writes is not. Cycles are looked for in what is certain. What they leave open of a level is
+//! decided by searching for an order that explains all reads.
+
+use deposed_history::{History, ValueRef};
+
+use super::certificate::{Because, Certificate, Found, Happened, Proof};
+use super::completeness::{Decided, Subject, add_cycles};
+use super::cycles;
+use super::facts::{Facts, Read, Writers};
+use super::graph::Rel;
+use super::interner::NONE;
+use super::isolation::Isolation;
+use super::level::Consistency;
+use super::order::Span;
+use super::report::Report;
+use super::txns::{Reads, Txns};
+use super::verify::Workload;
+use crate::budget::Exhausted;
+use crate::{Analysis, Budget, Checker};
+
+/// Judges transactions whose micro-operations are `["w", key, value]` and `["r", key, value]`. Each
+/// value is written to a key at most once; before, the key holds nil.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct RwRegister {
+    /// The level the history has to have.
+    pub consistency: Consistency,
+}
+
+/// A read keeps the number of the value it saw, or [`NONE`] for nil.
+struct Values;
+
+impl<'h> Reads<'h> for Values {
+    const WRITE: &'static str = "w";
+
+    #[inline]
+    fn read(&mut self, txns: &mut Txns<'h>, key: u32, seen: ValueRef<'h>) -> Option<u32> {
+        Some(if seen.is_nil() { NONE } else { txns.value(key, seen) })
+    }
+}
+
+impl Checker for RwRegister {
+    fn name(&self) -> &str {
+        "rw-register"
+    }
+
+    fn check(&self, history: &History, budget: &Budget) -> Analysis {
+        let mut txns = Txns::of(history, &mut Values);
+        let readers = commit_seen(&mut txns);
+        let mut found = Found::default();
+        Scan::new(&txns).scan(&mut found);
+        let mut report = Report::new(self.name(), self.consistency, Workload::Register);
+        if let Err(exhausted) = self.judge(&txns, budget, &mut found, &mut report) {
+            report.undecided(exhausted.to_string());
+        }
+        for certificate in found.shown.values_mut().flatten() {
+            add_happened(&txns, &readers, certificate);
+        }
+        report.conclude(&txns, found)
+    }
+}
+
+/// Open transactions of which a write was seen did happen. Returns a reader of each value.
+fn commit_seen(txns: &mut Txns<'_>) -> Vec<u32> {
+    let mut readers = vec![NONE; txns.written.len()];
+    for txn in 0..txns.len() as u32 {
+        for mop in txns.mops(txn).iter().filter(|mop| !mop.is_write() && mop.what != NONE) {
+            readers[mop.what as usize] = txn;
+        }
+    }
+    for value in 0..readers.len() {
+        let written = txns.written[value];
+        if readers[value] != NONE && written.writer != NONE && !written.ambiguous {
+            txns.commit(written.writer);
+        }
+    }
+    readers
+}
+
+impl RwRegister {
+    fn judge<'h>(
+        &self,
+        txns: &Txns<'h>,
+        budget: &Budget,
+        found: &mut Found<'h>,
+        report: &mut Report,
+    ) -> Result<(), Exhausted> {
+        let order = Decided::order(self.consistency);
+        let (members, facts) = facts(txns);
+        let Some(graph) = facts.graph(order) else {
+            report.undecided("there are too many transactions for a graph of 2^29 nodes".into());
+            return Ok(());
+        };
+        report.graph(graph.edges());
+        let mut cycles = cycles::find(&graph, members.len() as u32, order, budget)?;
+        for step in cycles.shown.iter_mut().flat_map(|cycle| &mut cycle.steps) {
+            step.0 = members[step.0 as usize];
+        }
+        let reason = |from, rel, to| reason(txns, from, rel, to);
+        add_cycles(txns, order, cycles, &reason, found);
+        if found.counts.keys().any(|name| self.consistency.is_ruled_out_by(name)) {
+            return Ok(());
+        }
+        let graph_decides =
+            |_: Isolation, facts: &Facts| facts.keys.iter().all(|writers| writers.loose.len() < 2);
+        let subject = Subject { txns, members, facts, graph_decides, reason: &reason };
+        if let Some(open) = subject.complete(self.consistency, budget, found)? {
+            report.undecided(open);
+        }
+        Ok(())
+    }
+}
+
+/// Every committed transaction's last write to a key is a loose version.
+fn facts(txns: &Txns<'_>) -> (Vec<u32>, Facts) {
+    let members: Vec<u32> = (0..txns.len() as u32).filter(|&txn| txns.is_committed(txn)).collect();
+    let mut number = vec![NONE; txns.len()];
+    let mut facts = Facts {
+        spans: Vec::with_capacity(members.len()),
+        keys: vec![Writers::default(); txns.key_count()],
+        reads: Vec::with_capacity(txns.mop_count()),
+    };
+    for (node, &txn) in (0..).zip(&members) {
+        number[txn as usize] = node;
+        facts.spans.push(Span::of(txns, txn, node));
+    }
+    for (node, &txn) in (0..).zip(&members) {
+        for mop in txns.mops(txn) {
+            let key = mop.key();
+            if !mop.is_write() {
+                let writer = match mop.what {
+                    NONE => NONE,
+                    value => match txns.writer(value) {
+                        Some(writer) => number[writer as usize],
+                        None => continue,
+                    },
+                };
+                if writer != node {
+                    facts.reads.push(Read { key, writer, reader: node });
+                }
+            } else if txns.written[mop.what as usize].next == NONE
+                && txns.writer(mop.what) == Some(txn)
+            {
+                facts.keys[key as usize].loose.push(node);
+            }
+        }
+    }
+    facts.reads.sort_unstable();
+    facts.reads.dedup();
+    (members, facts)
+}
+
+/// Why one transaction precedes another.
+fn reason<'h>(txns: &Txns<'h>, from: u32, rel: Rel, to: u32) -> Option<Because<'h>> {
+    if rel == Rel::WR {
+        return txns.mops(to).iter().filter(|mop| !mop.is_write()).find_map(|mop| {
+            (mop.what != NONE && txns.writer(mop.what) == Some(from)).then(|| Because::Saw {
+                key: txns.key_text(mop.key()),
+                value: txns.value_text(mop.what),
+            })
+        });
+    }
+    let nil = |mop: &super::txns::Mop| !mop.is_write() && mop.what == NONE;
+    (0..).zip(txns.mops(from)).filter(|(_, mop)| nil(mop)).find_map(|(at, read)| {
+        let wrote = |mop: &&super::txns::Mop| mop.is_write() && mop.key() == read.key();
+        let write = txns.mops(to).iter().find(wrote)?;
+        Some(Because::Missed {
+            key: txns.key_text(read.key()),
+            mop: at,
+            after: txns.value_text(write.what),
+        })
+    })
+}
+
+/// Adds to a certificate why its indeterminate transactions happened.
+fn add_happened<'h>(txns: &Txns<'h>, readers: &[u32], certificate: &mut Certificate<'h>) {
+    for position in certificate.proof.txns() {
+        let Some(txn) = txns.at(position).filter(|&txn| !txns.is_acknowledged(txn)) else {
+            continue;
+        };
+        let seen = txns.mops(txn).iter().find(|mop| {
+            mop.is_write() && readers[mop.what as usize] != NONE && txns.writer(mop.what).is_some()
+        });
+        certificate.happened.extend(seen.map(|mop| Happened {
+            txn: position,
+            key: txns.key_text(mop.key()),
+            value: txns.value_text(mop.what),
+            reader: txns.invoke(readers[mop.what as usize]),
+        }));
+    }
+}
+
+/// What the transaction at hand did to a key.
+#[derive(Debug, Clone, Copy)]
+struct OwnKey {
+    txn: u32,
+    /// What it last read or wrote.
+    last: Option<u32>,
+    first_read: Option<u32>,
+    wrote: bool,
+}
+
+/// Looks for anomalies within single transactions, and pairs.
+struct Scan<'a, 'h> {
+    txns: &'a Txns<'h>,
+    keys: Vec<OwnKey>,
+    /// Reads that their transaction then wrote over: key, what was read, transaction.
+    updates: Vec<(u32, u32, u32)>,
+}
+
+impl<'a, 'h> Scan<'a, 'h> {
+    fn new(txns: &'a Txns<'h>) -> Self {
+        let key = OwnKey { txn: NONE, last: None, first_read: None, wrote: false };
+        Self { txns, keys: vec![key; txns.key_count()], updates: Vec::new() }
+    }
+
+    fn scan(mut self, found: &mut Found<'h>) {
+        let txns = self.txns;
+        for txn in (0..txns.len() as u32).filter(|&txn| txns.is_committed(txn)) {
+            let mut internal = false;
+            for (at, mop) in (0..).zip(txns.mops(txn)) {
+                let own = &mut self.keys[mop.key() as usize];
+                if own.txn != txn {
+                    *own = OwnKey { txn, last: None, first_read: None, wrote: false };
+                }
+                if mop.is_write() {
+                    if let (Some(read), false) = (own.first_read, own.wrote) {
+                        self.updates.push((mop.key(), read, txn));
+                    }
+                    own.wrote = true;
+                } else {
+                    if own.last.is_some_and(|last| last != mop.what) && !internal {
+                        internal = true;
+                        found
+                            .add("internal", || Proof::Internal { txn: txns.invoke(txn), mop: at });
+                    }
+                    if own.last.is_none() {
+                        own.first_read = Some(mop.what);
+                    }
+                    if mop.what != NONE {
+                        value(txns, txn, at, mop.what, found);
+                    }
+                }
+                own.last = Some(mop.what);
+            }
+        }
+        self.updates.sort_unstable();
+        for group in self.updates.chunk_by(|a, b| (a.0, a.1) == (b.0, b.1)) {
+            let [(key, _, one), (_, _, other), ..] = *group else { continue };
+            found.add("lost-update", || Proof::LostUpdate {
+                one: txns.invoke(one),
+                other: txns.invoke(other),
+                key: txns.key_text(key),
+            });
+        }
+    }
+}
+
+/// What is wrong with reading a value.
+fn value<'h>(txns: &Txns<'h>, txn: u32, at: u32, value: u32, found: &mut Found<'h>) {
+    let written = txns.written[value as usize];
+    let (reader, key, text) =
+        (txns.invoke(txn), txns.key_text(written.key), txns.value_text(value));
+    if written.writer == NONE && written.failed != NONE {
+        let writer = txns.invoke(written.failed);
+        found.add("G1a", || Proof::Aborted { reader, writer, key, value: text });
+    } else if written.writer == NONE {
+        found.add("garbage-read", || Proof::Garbage { reader, key, value: text });
+    } else if let Some(writer) = txns.writer(value) {
+        if writer == txn && written.mop > at {
+            found.add("future-read", || Proof::Future { txn: reader, mop: at, key, value: text });
+        } else if writer != txn && written.next != NONE {
+            let (writer, next) = (txns.invoke(writer), txns.value_text(written.next));
+            found.add("G1b", || Proof::Intermediate { reader, writer, key, value: text, next });
+        }
+    }
+}
