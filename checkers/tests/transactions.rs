@@ -1,12 +1,14 @@
-//! List-append transactions against small cases with known answers.
+//! Transactional checkers against small cases with known answers.
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on should stop where it stands")]
 
-use deposed_checkers::{Analysis, Budget, Checker, Consistency, ListAppend, Verdict};
-use deposed_history::read_str;
+use deposed_checkers::{
+    Analysis, Bank, Budget, Checker, Consistency, ListAppend, LongFork, RwRegister, Verdict,
+};
+use deposed_history::{History, read_str};
 
-/// Judges events written as `process type [micro-operations in EDN]`, one a line.
-fn judge(level: &str, events: &str) -> Analysis {
+/// Events written as `process type [micro-operations in EDN]`, one a line.
+fn history(events: &str) -> History {
     let edn: String = events
         .lines()
         .map(str::trim)
@@ -18,9 +20,13 @@ fn judge(level: &str, events: &str) -> Analysis {
             format!("{{:process {process}, :type :{kind}, :f :txn, :value {value}}}\n")
         })
         .collect();
-    let loaded = read_str(&edn).unwrap();
-    let checker = ListAppend { consistency: Consistency::parse(level).unwrap() };
-    checker.check(&loaded.history, &Budget::unlimited())
+    read_str(&edn).unwrap().history
+}
+
+/// Judges lists.
+fn judge(level: &str, events: &str) -> Analysis {
+    let consistency = Consistency::parse(level).unwrap();
+    ListAppend { consistency }.check(&history(events), &Budget::unlimited())
 }
 
 fn types(analysis: &Analysis) -> Vec<&str> {
@@ -206,4 +212,120 @@ fn no_transaction_at_all_proves_nothing() {
     let analysis = judge("serializable", "");
     assert_eq!(analysis.verdict, Verdict::Unknown);
     assert!(analysis.undecided[0].reason.starts_with("vacuous"));
+}
+
+mod registers {
+    use super::*;
+
+    /// As [`super::judge`], of registers.
+    fn judge(level: &str, events: &str) -> Analysis {
+        let consistency = Consistency::parse(level).unwrap();
+        RwRegister { consistency }.check(&history(events), &Budget::unlimited())
+    }
+
+    #[test]
+    fn a_value_that_nobody_wrote() {
+        let analysis = judge(
+            "read-uncommitted",
+            "
+            0 invoke [[:r :x nil]]
+            0 ok [[:r :x 3]]",
+        );
+        assert_eq!(types(&analysis), ["garbage-read"]);
+        assert_eq!(analysis.verdict, Verdict::Invalid);
+    }
+
+    #[test]
+    fn information_that_flows_in_a_circle() {
+        let analysis = judge(
+            "read-committed",
+            "
+            0 invoke [[:w :x 1] [:r :y nil]]
+            1 invoke [[:w :y 1] [:r :x nil]]
+            0 ok [[:w :x 1] [:r :y 1]]
+            1 ok [[:w :y 1] [:r :x 1]]",
+        );
+        assert_eq!(types(&analysis), ["G1c"]);
+        assert_eq!(analysis.anomalies[0].witness, [0, 1]);
+    }
+
+    /// The order of the writes is not known, but two readers each need another one.
+    #[test]
+    fn readers_that_need_different_orders_of_writes() {
+        let events = "
+            0 invoke [[:w :x 1]]
+            0 ok [[:w :x 1]]
+            1 invoke [[:w :x 2]]
+            1 ok [[:w :x 2]]
+            2 invoke [[:r :x nil]]
+            2 ok [[:r :x 1]]";
+        let analysis = judge("strict-serializable", events);
+        assert_eq!(types(&analysis), ["PL-SS-cycle-exists"]);
+        let anomaly = &analysis.anomalies[0];
+        assert_eq!(anomaly.witness, [0, 2, 4]);
+        assert!(anomaly.sentences.iter().any(|s| s.contains("T1 < T3, because T3 read 1 of :x")));
+        assert!(anomaly.sentences.last().unwrap().contains("all were tried"));
+        assert_eq!(judge("serializable", events).verdict, Verdict::Valid);
+    }
+
+    #[test]
+    fn versions_are_not_cyclic_where_they_are_not() {
+        // Linearizable key by key, with failed transactions in between.
+        let analysis = judge(
+            "strict-serializable",
+            "
+            0 invoke [[:w :x 1] [:w :x 2]]
+            0 ok [[:w :x 1] [:w :x 2]]
+            1 invoke [[:r :x nil] [:w :x 3]]
+            2 invoke [[:w :x 4]]
+            2 fail [[:w :x 4]]
+            1 ok [[:r :x 2] [:w :x 3]]
+            0 invoke [[:r :x nil]]
+            0 ok [[:r :x 3]]",
+        );
+        assert_eq!(analysis.verdict, Verdict::Valid, "{analysis:#?}");
+    }
+}
+
+#[test]
+fn a_bank_keeps_its_total() {
+    let reads = |second: &str| {
+        let edn = format!(
+            "{{:process 0, :type :invoke, :f :read, :value nil}}
+             {{:process 0, :type :ok, :f :read, :value {{0 90, 1 10}}}}
+             {{:process 0, :type :invoke, :f :read, :value nil}}
+             {{:process 0, :type :ok, :f :read, :value {second}}}"
+        );
+        let history = read_str(&edn).unwrap().history;
+        let analysis = Bank::default().check(&history, &Budget::unlimited());
+        analysis.anomalies.first().map(|anomaly| (anomaly.name.clone(), anomaly.witness.clone()))
+    };
+    assert_eq!(reads("{0 10, 1 90}"), None);
+    assert_eq!(reads("{0 10, 1 80}"), Some(("wrong-total".into(), vec![0, 2])));
+    assert_eq!(reads("{0 -10, 1 110}"), Some(("negative-value".into(), vec![2])));
+    assert_eq!(reads("{0 nil, 1 100}"), Some(("nil-balance".into(), vec![2])));
+    assert_eq!(reads("{0 10, 2 90}"), Some(("unexpected-key".into(), vec![0, 2])));
+    assert_eq!(reads("7"), Some(("not-balances".into(), vec![2])));
+}
+
+#[test]
+fn two_reads_fork_if_each_saw_what_the_other_missed() {
+    let judge = |last: &str| {
+        let events = format!(
+            "0 invoke [[:w 0 1]]
+             1 invoke [[:w 1 1]]
+             2 invoke [[:r 0 nil] [:r 1 nil]]
+             3 invoke [[:r 1 nil] [:r 0 nil]]
+             0 ok [[:w 0 1]]
+             1 ok [[:w 1 1]]
+             2 ok [[:r 0 1] [:r 1 nil]]
+             3 ok {last}"
+        );
+        LongFork.check(&history(&events), &Budget::unlimited())
+    };
+    let forked = judge("[[:r 1 1] [:r 0 nil]]");
+    assert_eq!(forked.verdict, Verdict::Invalid);
+    assert_eq!(forked.anomalies[0].witness, [0, 1, 2, 3]);
+    assert_eq!(judge("[[:r 1 1] [:r 0 1]]").verdict, Verdict::Valid);
+    assert_eq!(judge("[[:r 1 nil] [:r 0 nil]]").verdict, Verdict::Valid);
 }

@@ -13,6 +13,7 @@ use std::collections::{BTreeMap, VecDeque};
 
 use super::graph::{Components, Edges, Graph, Rel, Rels};
 use super::level::{self, OrderKind};
+use super::planted::{Bug, planted};
 use super::reach;
 use crate::budget::{Budget, Exhausted};
 
@@ -121,7 +122,7 @@ impl Part<'_> {
             let cycle = if !single.is_empty() {
                 let rw: Vec<(u32, u32)> = single.into_iter().map(|i| rw[i]).collect();
                 self.through_edges(&rw, flow, false)
-            } else if !order.is_implied(Kind::Nonadjacent, found) {
+            } else if !order.is_implied(Kind::Nonadjacent, found) && !planted(Bug::OnlySingles) {
                 self.through_edges(&rw, Rels::DATA.and(order.rels), true)
             } else {
                 None
@@ -263,9 +264,10 @@ impl Part<'_> {
 }
 
 /// The layer an edge leads to, if it can be taken there.
-const fn next_layer(layer: u32, rel: Rel) -> Option<u32> {
+fn next_layer(layer: u32, rel: Rel) -> Option<u32> {
     match (layer, rel) {
         (0, Rel::RW) => Some(1),
+        (_, Rel::RW) if planted(Bug::AdjacentAllowed) => Some(1),
         (_, Rel::RW) => None,
         (layer, Rel::ON) => Some(layer),
         _ => Some(0),

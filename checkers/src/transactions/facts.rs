@@ -9,6 +9,7 @@ use super::graph::{Edges, Graph, Rel};
 use super::interner::NONE;
 use super::level::OrderKind;
 use super::order::{Span, add_order};
+use super::planted::{Bug, planted};
 
 /// The writers of a key.
 #[derive(Debug, Clone, Default)]
@@ -108,12 +109,13 @@ impl Facts {
             let last = writers.chain.last().copied().unwrap_or(NONE);
             for of_version in reads.chunk_by(|a, b| a.writer == b.writer) {
                 let writer = of_version[0].writer;
-                for read in of_version.iter().filter(|_| writer != NONE) {
+                let wr = writer != NONE && !planted(Bug::NoWriteRead);
+                for read in of_version.iter().filter(|_| wr) {
                     edges.push(writer, read.reader, Rel::WR);
                 }
                 if writer == last {
                     let readers = of_version.iter().map(|read| read.reader);
-                    if !writers.loose.is_empty() {
+                    if !writers.loose.is_empty() && !planted(Bug::NoReadWrite) {
                         nodes = join(readers, &writers.loose, nodes, &mut edges);
                     }
                     continue;

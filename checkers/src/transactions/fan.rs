@@ -2,6 +2,7 @@
 //! pair.
 
 use super::graph::{Edges, Rel};
+use super::planted::{Bug, planted};
 
 /// Readers and writers are joined directly up to this many edges; beyond, through auxiliary nodes.
 const DIRECT_MAX: usize = 4;
@@ -20,7 +21,8 @@ pub(crate) fn join(
 ) -> u32 {
     if readers.len() * writers.len() <= DIRECT_MAX {
         for reader in readers {
-            for &writer in writers.iter().filter(|&&writer| writer != reader) {
+            let itself = planted(Bug::FanToItself);
+            for &writer in writers.iter().filter(|&&writer| writer != reader || itself) {
                 edges.push(reader, writer, Rel::RW);
             }
         }
@@ -38,9 +40,10 @@ pub(crate) fn join(
     }
     for reader in readers {
         match writers.binary_search(&reader) {
+            _ if planted(Bug::FanToItself) => edges.push(reader, since(0), Rel::RW),
             Ok(i) => {
                 let i = i as u32;
-                if i > 0 {
+                if i > 0 && !planted(Bug::FanHalf) {
                     edges.push(reader, upto(i - 1), Rel::RW);
                 }
                 if i + 1 < len {

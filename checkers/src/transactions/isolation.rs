@@ -8,6 +8,7 @@ use super::facts::Facts;
 use super::graph::{Edges, Graph, Rel, Rels};
 use super::interner::NONE;
 use super::level::OrderKind;
+use super::planted::{Bug, planted};
 use super::sequence::{Choice, Choices, Sequencer};
 use crate::budget::{Budget, Exhausted};
 
@@ -123,6 +124,9 @@ impl Choices for Serial<'_> {
         each_key(self.facts, &mut self.order, of, |loose, _, reads| {
             for read in reads {
                 let Some(at) = position(loose, read.writer, of) else { continue };
+                if planted(Bug::BetweenIgnored) {
+                    continue;
+                }
                 let between = loose[at + 1..].iter().take_while(|&&w| of(w) < of(read.reader));
                 for &writer in between.filter(|&&w| w != read.reader).take(BETWEEN_MAX) {
                     choices
@@ -156,7 +160,7 @@ impl Choices for Snapshot<'_> {
         each_key(self.facts, &mut self.order, committed, |loose, first, reads| {
             for pair in loose.windows(2) {
                 let (a, b) = (pair[0], pair[1]);
-                if started(b) < committed(a) {
+                if started(b) < committed(a) && !planted(Bug::OverlapIgnored) {
                     choices
                         .push(Choice { one: (commit(a), start(b)), other: (commit(b), start(a)) });
                 }
@@ -166,7 +170,7 @@ impl Choices for Snapshot<'_> {
                 let between =
                     loose[at + 1..].iter().take_while(|&&w| committed(w) < started(read.reader));
                 for &writer in between.filter(|&&w| w != read.reader).take(BETWEEN_MAX) {
-                    let after = if writes[number] {
+                    let after = if writes[number] && !planted(Bug::ReaderMayOverlap) {
                         (commit(read.reader), start(writer))
                     } else {
                         (start(read.reader), commit(writer))

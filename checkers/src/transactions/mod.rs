@@ -25,18 +25,19 @@ mod level;
 mod list_append;
 mod long_fork;
 mod order;
+mod planted;
 mod reach;
 mod replay;
 mod report;
 mod rw_register;
 mod sequence;
+#[cfg(test)]
+mod tests;
 mod txns;
 mod verify;
-mod witness;
 
 pub use bank::Bank;
 pub use level::{Boundary, Consistency, UnknownLevel, boundary};
 pub use list_append::ListAppend;
 pub use long_fork::LongFork;
 pub use rw_register::RwRegister;
-pub use witness::{witness_dot, witness_graph};

@@ -6,6 +6,7 @@ use rustc_hash::FxHashMap;
 use super::graph::{Edges, Rel};
 use super::interner::NONE;
 use super::level::OrderKind;
+use super::planted::{Bug, planted};
 use super::txns::Txns;
 
 /// When a transaction ran, and in which process.
@@ -24,7 +25,8 @@ impl Span {
     /// That of a transaction.
     pub(crate) fn of(txns: &Txns<'_>, txn: u32, node: u32) -> Self {
         let call = txns.call(txn);
-        let ret = call.complete.filter(|_| txns.is_acknowledged(txn)).unwrap_or(NONE);
+        let ends = txns.is_acknowledged(txn) || planted(Bug::OpenEnds);
+        let ret = call.complete.filter(|_| ends).unwrap_or(NONE);
         let process = txns.history.op(call.invoke).process();
         Self { node, invoke: call.invoke, ret, process }
     }
@@ -48,7 +50,8 @@ pub(crate) fn add_order(kind: OrderKind, spans: &[Span], nodes: u32, edges: &mut
 fn add_processes(spans: &[Span], edges: &mut Edges) {
     let mut last: FxHashMap<Process, u32> = FxHashMap::default();
     for span in spans {
-        if let Some(&before) = last.get(&span.process) {
+        if let Some(&before) = last.get(&span.process).filter(|_| !planted(Bug::ProcessesForgotten))
+        {
             edges.push(before, span.node, Rel::ORDER);
         }
         if span.ret != NONE {
@@ -66,13 +69,13 @@ fn add_real_time(spans: &[Span], nodes: u32, edges: &mut Edges) -> u32 {
     let mut in_returns = false;
     for event in events(spans) {
         if event & RETURN == 0 {
-            in_returns = false;
+            in_returns = planted(Bug::BarrierTooLate) && in_returns;
             if barriers > nodes {
                 edges.push(barriers - 1, event, Rel::ORDER);
             }
             continue;
         }
-        if !in_returns {
+        if !in_returns && !(planted(Bug::BarrierTooEarly) && barriers > nodes) {
             in_returns = true;
             if barriers > nodes {
                 edges.push(barriers - 1, barriers, Rel::ORDER);

@@ -15,6 +15,7 @@ use super::interner::NONE;
 use super::isolation::Isolation;
 use super::level::Consistency;
 use super::order::Span;
+use super::planted::{Bug, planted};
 use super::report::Report;
 use super::txns::{Reads, Txns};
 use super::verify::Workload;
@@ -72,7 +73,11 @@ fn commit_seen(txns: &mut Txns<'_>) -> Vec<u32> {
     }
     for value in 0..readers.len() {
         let written = txns.written[value];
-        if readers[value] != NONE && written.writer != NONE && !written.ambiguous {
+        if readers[value] != NONE
+            && written.writer != NONE
+            && !written.ambiguous
+            && !planted(Bug::OpenNeverHappens)
+        {
             txns.commit(written.writer);
         }
     }
@@ -231,7 +236,10 @@ impl<'a, 'h> Scan<'a, 'h> {
                     }
                     own.wrote = true;
                 } else {
-                    if own.last.is_some_and(|last| last != mop.what) && !internal {
+                    if own.last.is_some_and(|last| last != mop.what)
+                        && !internal
+                        && !planted(Bug::InternalIgnored)
+                    {
                         internal = true;
                         found
                             .add("internal", || Proof::Internal { txn: txns.invoke(txn), mop: at });
@@ -264,14 +272,20 @@ fn value<'h>(txns: &Txns<'h>, txn: u32, at: u32, value: u32, found: &mut Found<'
     let (reader, key, text) =
         (txns.invoke(txn), txns.key_text(written.key), txns.value_text(value));
     if written.writer == NONE && written.failed != NONE {
+        if planted(Bug::AbortedIgnored) {
+            return;
+        }
         let writer = txns.invoke(written.failed);
         found.add("G1a", || Proof::Aborted { reader, writer, key, value: text });
     } else if written.writer == NONE {
+        if planted(Bug::GarbageIgnored) {
+            return;
+        }
         found.add("garbage-read", || Proof::Garbage { reader, key, value: text });
     } else if let Some(writer) = txns.writer(value) {
-        if writer == txn && written.mop > at {
+        if writer == txn && written.mop > at && !planted(Bug::FutureIgnored) {
             found.add("future-read", || Proof::Future { txn: reader, mop: at, key, value: text });
-        } else if writer != txn && written.next != NONE {
+        } else if writer != txn && written.next != NONE && !planted(Bug::IntermediateIgnored) {
             let (writer, next) = (txns.invoke(writer), txns.value_text(written.next));
             found.add("G1b", || Proof::Intermediate { reader, writer, key, value: text, next });
         }

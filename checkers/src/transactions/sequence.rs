@@ -12,6 +12,7 @@ use std::collections::BinaryHeap;
 use rustc_hash::FxHashMap;
 
 use super::graph::Graph;
+use super::planted::{Bug, planted};
 use crate::budget::{Budget, Exhausted};
 
 /// One event before another.
@@ -97,7 +98,7 @@ impl<'a, C: Choices> Sequencer<'a, C> {
                 Propagated::Conflict => loop {
                     let Some((length, other)) = decisions.pop() else { return Ok(false) };
                     self.take_back(length);
-                    if let Some(other) = other {
+                    if let Some(other) = other.filter(|_| !planted(Bug::NoSecondTry)) {
                         decisions.push((length, None));
                         self.add(other);
                         break;
@@ -126,7 +127,7 @@ impl<'a, C: Choices> Sequencer<'a, C> {
                     (true, false) => self.add(other),
                     (false, true) => self.add(one),
                     (false, false) => {
-                        guessed = true;
+                        guessed = !planted(Bug::OnlyLikely);
                         self.add(one);
                     }
                 }
@@ -216,6 +217,9 @@ impl<'a, C: Choices> Sequencer<'a, C> {
         let last = place[from as usize];
         if place[to as usize] > last {
             return false;
+        }
+        if planted(Bug::NothingForced) {
+            return to == from;
         }
         self.visit += 1;
         let mut next = vec![to];

@@ -3,6 +3,7 @@
 use deposed_history::{Call, History, ListRef, Outcome, ValueRef};
 
 use super::interner::{Interner, NONE};
+use super::planted::{Bug, planted};
 
 /// What became of a transaction.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -140,6 +141,7 @@ impl<'h> Txns<'h> {
     fn add<R: Reads<'h>>(&mut self, number: u32, call: Call, reads: &mut R) {
         let status = match call.outcome {
             Outcome::Ok => Status::Committed,
+            Outcome::Info if planted(Bug::OpenAlwaysHappens) => Status::Committed,
             Outcome::Info => Status::Open,
             Outcome::Fail => Status::Failed,
         };

@@ -7,6 +7,7 @@
 
 use super::super::fan::join;
 use super::super::graph::{Edges, Rel};
+use super::super::planted::{Bug, planted};
 use super::super::txns::Txns;
 use super::versions::Versions;
 
@@ -39,7 +40,8 @@ impl Data {
         }
         for txn in (0..txns.len() as u32).filter(|&txn| txns.is_committed(txn)) {
             for mop in txns.mops(txn).iter().filter(|mop| mop.is_write()) {
-                if !versions.is_seen(mop.what) && txns.writer(mop.what).is_some() {
+                let seen = versions.is_seen(mop.what) || planted(Bug::TailForgotten);
+                if !seen && txns.writer(mop.what).is_some() {
                     data.tails.push((mop.key(), txn, mop.what));
                 }
             }
@@ -120,7 +122,8 @@ impl Data {
                     continue;
                 }
                 let Some(writer) = txns.writer(value) else { continue };
-                if let Some(before) = before.filter(|&before| before != writer) {
+                let keep = |&before: &u32| before != writer && !planted(Bug::NoWriteWrite);
+                if let Some(before) = before.filter(keep) {
                     edges.push(before, writer, Rel::WW);
                 }
                 before = Some(writer);
@@ -138,11 +141,14 @@ impl Data {
                 let seen = versions.seen(key, mop.what);
                 if let Some(writer) = seen.last().and_then(|&last| txns.writer(last))
                     && writer != txn
+                    && !planted(Bug::NoWriteRead)
                 {
                     edges.push(writer, txn, Rel::WR);
                 }
                 match self.next_after_read(versions, key, mop.what) {
-                    Some(Some((writer, _))) if writer != txn => edges.push(txn, writer, Rel::RW),
+                    Some(Some((writer, _))) if writer != txn && !planted(Bug::NoReadWrite) => {
+                        edges.push(txn, writer, Rel::RW)
+                    }
                     Some(None) if has_tail[key as usize] => whole.push((key, txn)),
                     _ => {}
                 }

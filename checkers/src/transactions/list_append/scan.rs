@@ -2,6 +2,7 @@
 
 use super::super::certificate::{Found, Proof};
 use super::super::interner::NONE;
+use super::super::planted::{Bug, planted};
 use super::super::txns::Txns;
 use super::versions::Versions;
 
@@ -29,7 +30,8 @@ pub(crate) fn scan<'h>(txns: &Txns<'h>, versions: &Versions, found: &mut Found<'
         }
     }
     lost_updates(txns, own.updates, found);
-    for stray in &versions.strays {
+    let strays = versions.strays.iter().filter(|_| !planted(Bug::StraysIgnored));
+    for stray in strays {
         found.add("incompatible-order", || Proof::Incompatible {
             one: txns.invoke(stray.reader),
             other: txns.invoke(versions.whole_reader[stray.key as usize]),
@@ -76,20 +78,20 @@ impl Bad {
         let length = seen.len() as u32;
         let reader = txns.invoke(txn);
         let at = |place: u32| (txns.key_text(key), txns.value_text(seen[place as usize - 1]));
-        if self.aborted <= length {
+        if self.aborted <= length && !planted(Bug::AbortedIgnored) {
             found.add("G1a", || {
                 let (key, value) = at(self.aborted);
                 let failed = txns.written[seen[self.aborted as usize - 1] as usize].failed;
                 Proof::Aborted { reader, writer: txns.invoke(failed), key, value }
             });
         }
-        if self.garbage <= length {
+        if self.garbage <= length && !planted(Bug::GarbageIgnored) {
             found.add("garbage-read", || {
                 let (key, value) = at(self.garbage);
                 Proof::Garbage { reader, key, value }
             });
         }
-        if self.duplicate <= length {
+        if self.duplicate <= length && !planted(Bug::DuplicateIgnored) {
             found.add("duplicate-elements", || {
                 let (key, value) = at(self.duplicate);
                 Proof::Duplicate { reader, key, value }
@@ -175,6 +177,7 @@ impl Own {
         let own = &mut self.keys[key as usize];
         if let Some((what, mop)) = own.longest
             && self.future != txn
+            && !planted(Bug::FutureIgnored)
             && txns.writer(value) == Some(txn)
             && contains(versions, key, what, value)
         {
@@ -211,7 +214,7 @@ impl Own {
                 .is_some_and(|appended| appended == own.appended),
             None => seen.ends_with(&own.appended),
         };
-        if !as_expected && self.internal != txn {
+        if !as_expected && self.internal != txn && !planted(Bug::InternalIgnored) {
             self.internal = txn;
             found.add("internal", || Proof::Internal { txn: txns.invoke(txn), mop });
         }
@@ -280,7 +283,9 @@ fn own_order<'h>(txns: &Txns<'h>, versions: &Versions, key: u32, found: &mut Fou
             continue;
         };
         if let Some((below, _)) = before.filter(|&(below, by)| {
-            by == writer && txns.written[below as usize].mop > txns.written[value as usize].mop
+            by == writer
+                && !planted(Bug::OwnOrderIgnored)
+                && txns.written[below as usize].mop > txns.written[value as usize].mop
         }) {
             found.add("cyclic-versions", || Proof::OwnOrder {
                 txn: txns.invoke(writer),
@@ -300,7 +305,10 @@ fn own_order_unseen<'h>(txns: &Txns<'h>, versions: &Versions, found: &mut Found<
         for mop in txns.mops(txn).iter().filter(|mop| mop.is_write()) {
             let next = txns.written[mop.what as usize].next;
             let writers = [mop.what, next].map(|v| if v == NONE { None } else { txns.writer(v) });
-            if writers == [Some(txn); 2] && !versions.is_seen(mop.what) && versions.place(next) > 0
+            if !planted(Bug::OwnOrderUnseenIgnored)
+                && writers == [Some(txn); 2]
+                && !versions.is_seen(mop.what)
+                && versions.place(next) > 0
             {
                 found.add("cyclic-versions", || Proof::OwnOrder {
                     txn: txns.invoke(txn),

@@ -1,0 +1,94 @@
+//! Bugs on purpose, one for each rule, so that tests can show that the comparison with brute force
+//! finds them. Outside of tests there are none, and asking costs nothing.
+
+/// A rule that is broken.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Bug {
+    /// Reads of what failed are let pass.
+    AbortedIgnored,
+    /// Reads of what nobody wrote are let pass.
+    GarbageIgnored,
+    /// An element may be in a list twice.
+    DuplicateIgnored,
+    /// Reads in the middle of a transaction are let pass.
+    IntermediateIgnored,
+    /// A transaction need not see its own state.
+    InternalIgnored,
+    /// A transaction may see what it writes later.
+    FutureIgnored,
+    /// Reads need not be prefixes of one order.
+    StraysIgnored,
+    /// A transaction's own appends may be in any order.
+    OwnOrderIgnored,
+    /// A later append of a transaction may be seen without the earlier one.
+    OwnOrderUnseenIgnored,
+    /// What was seen of an indeterminate transaction does not make it count.
+    OpenNeverHappens,
+    /// Every indeterminate transaction counts.
+    OpenAlwaysHappens,
+    /// An indeterminate transaction has an end.
+    OpenEnds,
+    /// Consecutive versions are not ordered.
+    NoWriteWrite,
+    /// A read need not follow what it read.
+    NoWriteRead,
+    /// A read need not precede the next version.
+    NoReadWrite,
+    /// Appends that nobody saw come at any time.
+    TailForgotten,
+    /// A reader of the last version precedes itself if it appends.
+    FanToItself,
+    /// Of many later writers, a reader that is one precedes only those after it.
+    FanHalf,
+    /// All returns share the barrier of the first.
+    BarrierTooEarly,
+    /// A barrier holds for what was invoked before it too.
+    BarrierTooLate,
+    /// The order of processes is forgotten.
+    ProcessesForgotten,
+    /// In the layers, rw after rw goes on.
+    AdjacentAllowed,
+    /// Only single rw are looked for in the layers.
+    OnlySingles,
+    /// Concurrent writers of a key that nobody orders are let pass.
+    OverlapIgnored,
+    /// A writer between a version and its reader is let pass.
+    BetweenIgnored,
+    /// A reader that writes too only has to start before the next writer commits.
+    ReaderMayOverlap,
+    /// The first conflict is final.
+    NoSecondTry,
+    /// Of a choice the likely side is taken for the only one.
+    OnlyLikely,
+    /// A path does not force anything.
+    NothingForced,
+}
+
+/// Whether a rule is broken in this thread.
+#[cfg(not(test))]
+pub(crate) const fn planted(_bug: Bug) -> bool {
+    false
+}
+
+#[cfg(test)]
+pub(crate) use in_tests::{plant, planted};
+
+#[cfg(test)]
+mod in_tests {
+    use std::cell::Cell;
+
+    use super::Bug;
+
+    thread_local! {
+        static PLANTED: Cell<Option<Bug>> = const { Cell::new(None) };
+    }
+
+    pub(crate) fn planted(bug: Bug) -> bool {
+        PLANTED.get() == Some(bug)
+    }
+
+    /// Breaks a rule in this thread, and no other.
+    pub(crate) fn plant(bug: Option<Bug>) {
+        PLANTED.set(bug);
+    }
+}

@@ -1,0 +1,289 @@
+//! Small histories, and brute force on them: every order of starts and commits is tried.
+
+use std::collections::HashSet;
+
+use deposed_history::{Header, History, Op, OpType, Process, Value};
+
+use super::simulator::Random;
+use crate::transactions::isolation::Isolation;
+use crate::transactions::level::OrderKind;
+
+/// A micro-operation: a write if `write` is a value; `read` is what a read saw, oldest first.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Mop {
+    pub(super) key: usize,
+    pub(super) write: Option<i64>,
+    pub(super) read: Vec<i64>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Txn {
+    pub(super) process: u32,
+    pub(super) inv: usize,
+    /// When its client heard of it.
+    pub(super) ret: usize,
+    pub(super) kind: OpType,
+    pub(super) mops: Vec<Mop>,
+}
+
+/// A few transactions.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Small {
+    pub(super) append: bool,
+    pub(super) txns: Vec<Txn>,
+}
+
+pub(super) const KEYS: usize = 3;
+
+impl Small {
+    pub(super) fn history(&self) -> History {
+        let word = if self.append { "append" } else { "w" };
+        let value = |txn: &Txn, seen: bool| {
+            let mop = |mop: &Mop| {
+                let key = Value::Int(mop.key as i64);
+                let list = || Value::List(mop.read.iter().map(|&v| Value::Int(v)).collect());
+                match mop.write {
+                    Some(value) => Value::List(vec![word.into(), key, value.into()]),
+                    None if !seen => Value::List(vec!["r".into(), key, Value::Nil]),
+                    None if self.append => Value::List(vec!["r".into(), key, list()]),
+                    None => {
+                        let read = mop.read.last().map_or(Value::Nil, |&v| Value::Int(v));
+                        Value::List(vec!["r".into(), key, read])
+                    }
+                }
+            };
+            Value::List(txn.mops.iter().map(mop).collect())
+        };
+        let mut events: Vec<(usize, Op)> = Vec::new();
+        for txn in &self.txns {
+            let op =
+                |kind, seen| Op::new(kind, Process::Client(txn.process), "txn", value(txn, seen));
+            events.push((txn.inv, op(OpType::Invoke, false)));
+            events.push((txn.ret, op(txn.kind, txn.kind == OpType::Ok)));
+        }
+        events.sort_by_key(|(at, _)| *at);
+        let ops: Vec<Op> = events.into_iter().map(|(_, op)| op).collect();
+        History::from_ops(Header::default(), &ops)
+    }
+
+    /// Whether some order explains it.
+    pub(super) fn is_explained(&self, isolation: Isolation, order: OrderKind) -> bool {
+        let counted: Vec<&Txn> = self.txns.iter().filter(|txn| txn.kind != OpType::Fail).collect();
+        let needed: u32 = mask(&counted, |txn| txn.kind == OpType::Ok);
+        let before: Vec<u32> = counted
+            .iter()
+            .map(|txn| {
+                mask(&counted, |other| {
+                    let same = order == OrderKind::RealTime || other.process == txn.process;
+                    order != OrderKind::Data
+                        && other.kind == OpType::Ok
+                        && other.ret < txn.inv
+                        && same
+                })
+            })
+            .collect();
+        let mut seen = HashSet::new();
+        let mut next = vec![(0u32, 0u32, vec![Vec::<i64>::new(); KEYS])];
+        while let Some((started, committed, state)) = next.pop() {
+            if committed & needed == needed {
+                return true;
+            }
+            if !seen.insert((started, committed, state.clone())) {
+                continue;
+            }
+            let open = started & !committed;
+            for (at, txn) in counted.iter().enumerate() {
+                let bit = 1u32 << at;
+                if started & bit == 0 {
+                    let alone = isolation == Isolation::Snapshot || open == 0;
+                    if alone && before[at] & !committed & needed == 0 && self.fits(txn, &state) {
+                        next.push((started | bit, committed, state.clone()));
+                    }
+                } else if open & bit != 0 {
+                    let rival = |(other, rival): (usize, &&Txn)| {
+                        other != at && open & (1 << other) != 0 && share_a_write(txn, rival)
+                    };
+                    if !counted.iter().enumerate().any(rival) {
+                        next.push((started, committed | bit, self.after(txn, &state)));
+                    }
+                }
+            }
+        }
+        false
+    }
+
+    /// Whether a transaction reads what it read if it starts in a state. What an indeterminate one
+    /// read is not known.
+    fn fits(&self, txn: &Txn, state: &[Vec<i64>]) -> bool {
+        let mut own = state.to_vec();
+        txn.mops.iter().all(|mop| match mop.write {
+            Some(value) => {
+                self.write(&mut own[mop.key], value);
+                true
+            }
+            None => txn.kind != OpType::Ok || own[mop.key] == mop.read,
+        })
+    }
+
+    fn after(&self, txn: &Txn, state: &[Vec<i64>]) -> Vec<Vec<i64>> {
+        let mut after = state.to_vec();
+        for mop in &txn.mops {
+            if let Some(value) = mop.write {
+                self.write(&mut after[mop.key], value);
+            }
+        }
+        after
+    }
+
+    fn write(&self, held: &mut Vec<i64>, value: i64) {
+        if !self.append {
+            held.clear();
+        }
+        held.push(value);
+    }
+}
+
+fn mask(txns: &[&Txn], of: impl Fn(&Txn) -> bool) -> u32 {
+    (0..).zip(txns).filter(|(_, txn)| of(txn)).map(|(at, _)| 1 << at).sum()
+}
+
+fn share_a_write(a: &Txn, b: &Txn) -> bool {
+    let writes =
+        |txn: &Txn, key: usize| txn.mops.iter().any(|mop| mop.write.is_some() && mop.key == key);
+    (0..KEYS).any(|key| writes(a, key) && writes(b, key))
+}
+
+/// A random small history: transactions of a store of random isolation, with some lies.
+pub(super) fn random(random: &mut Random, append: bool) -> Small {
+    let mut txns = schedule(random);
+    let mut values = [0i64; KEYS];
+    let keys = 1 + random.below(KEYS as u64);
+    let writes_percent = 30 + random.below(50);
+    for txn in &mut txns {
+        for _ in 0..1 + random.below(3) {
+            let key = random.below(keys) as usize;
+            let write = random.percent(writes_percent).then(|| {
+                values[key] += 1;
+                values[key]
+            });
+            txn.mops.push(Mop { key, write, read: Vec::new() });
+        }
+    }
+    let mut small = Small { append, txns };
+    fill_reads(random, &mut small);
+    if random.percent(25) {
+        lie(random, &mut small, &values);
+    }
+    small
+}
+
+/// Up to six transactions of up to three processes.
+fn schedule(random: &mut Random) -> Vec<Txn> {
+    let count = 1 + random.below(6) as usize;
+    let mut processes: Vec<(u32, Option<usize>)> =
+        (0..1 + random.below(3) as u32).map(|process| (process, None)).collect();
+    let mut txns: Vec<Txn> = Vec::new();
+    let mut now = 0;
+    while txns.len() < count || processes.iter().any(|(_, open)| open.is_some()) {
+        let at = random.below(processes.len() as u64) as usize;
+        let (process, open) = &mut processes[at];
+        match open.take() {
+            Some(txn) => {
+                txns[txn].ret = now;
+                txns[txn].kind = match random.below(100) {
+                    0..12 => OpType::Info,
+                    12..18 => OpType::Fail,
+                    _ => OpType::Ok,
+                };
+                // Some clients go on under their number all the same.
+                if txns[txn].kind == OpType::Info && random.percent(70) {
+                    *process += 10;
+                }
+            }
+            None if txns.len() < count => {
+                *open = Some(txns.len());
+                let (process, mops) = (*process, Vec::new());
+                txns.push(Txn { process, inv: now, ret: usize::MAX, kind: OpType::Info, mops });
+            }
+            None => continue,
+        }
+        now += 1;
+    }
+    txns
+}
+
+/// What the reads saw, if each transaction took a snapshot and committed some time.
+fn fill_reads(random: &mut Random, small: &mut Small) {
+    let mode = random.below(4);
+    // In units of a hundredth of a position.
+    let mut times: Vec<(u64, u64)> = Vec::new();
+    for txn in &small.txns {
+        let (inv, ret) = (txn.inv as u64 * 100, txn.ret as u64 * 100);
+        let commit = inv + 1 + random.below(ret - inv);
+        let start = match mode {
+            0 => commit,
+            1 => inv + 1 + random.below(commit - inv),
+            2 => 1 + random.below(commit),
+            _ if random.percent(80) => commit,
+            _ => inv + 1 + random.below(commit - inv),
+        };
+        times.push((start, commit));
+    }
+    let happened: Vec<bool> = small
+        .txns
+        .iter()
+        .map(|txn| txn.kind == OpType::Ok || txn.kind == OpType::Info && random.percent(50))
+        .collect();
+    let mut order: Vec<usize> = (0..small.txns.len()).filter(|&at| happened[at]).collect();
+    order.sort_by_key(|&at| times[at].1);
+    for at in 0..small.txns.len() {
+        let mut state = vec![Vec::new(); KEYS];
+        for &other in order.iter().filter(|&&other| other != at && times[other].1 <= times[at].0) {
+            state = small.after(&small.txns[other], &state);
+        }
+        for mop in 0..small.txns[at].mops.len() {
+            let Mop { key, write, .. } = small.txns[at].mops[mop];
+            match write {
+                Some(value) => small.write(&mut state[key], value),
+                None => small.txns[at].mops[mop].read = state[key].clone(),
+            }
+        }
+    }
+}
+
+/// Makes one read show something else.
+fn lie(random: &mut Random, small: &mut Small, values: &[i64; KEYS]) {
+    let reads: Vec<(usize, usize)> = (0..small.txns.len())
+        .flat_map(|txn| (0..small.txns[txn].mops.len()).map(move |mop| (txn, mop)))
+        .filter(|&(txn, mop)| small.txns[txn].mops[mop].write.is_none())
+        .collect();
+    if reads.is_empty() {
+        return;
+    }
+    let (txn, mop) = reads[random.below(reads.len() as u64) as usize];
+    let mop = &mut small.txns[txn].mops[mop];
+    // Beyond the last value: one that nobody wrote.
+    let any = |random: &mut Random| 1 + random.below(values[mop.key] as u64 + 1) as i64;
+    match random.below(5) {
+        0 => {
+            mop.read.pop();
+        }
+        1 if small.append && mop.read.len() > 1 => {
+            let at = random.below(mop.read.len() as u64) as usize;
+            let last = mop.read.len() - 1;
+            mop.read.swap(at, last);
+        }
+        2 => mop.read = vec![any(random)],
+        _ => {
+            let value = any(random);
+            small_write(small.append, &mut mop.read, value);
+        }
+    }
+}
+
+fn small_write(append: bool, held: &mut Vec<i64>, value: i64) {
+    if !append {
+        held.clear();
+    }
+    held.push(value);
+}
