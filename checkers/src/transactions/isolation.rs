@@ -4,7 +4,7 @@
 //! snapshot is taken, and its *commit*; transactions that write the same key do not overlap, and
 //! a read sees what was last committed before its start.
 
-use super::facts::Facts;
+use super::facts::{Facts, Read};
 use super::graph::{Edges, Graph, Rel, Rels};
 use super::interner::NONE;
 use super::level::OrderKind;
@@ -40,7 +40,7 @@ pub(crate) fn is_possible(
                 priority[span.node as usize] = end(span.ret, span.invoke);
             }
             let choices = Serial { facts, order: Vec::new() };
-            Sequencer::new(&graph, &priority, choices, budget).is_possible()
+            Sequencer::new(&graph, &priority, choices, budget).succeeds()
         }
         Isolation::Snapshot => {
             let events = events(&graph);
@@ -49,8 +49,8 @@ pub(crate) fn is_possible(
                 priority[start(span.node) as usize] = span.invoke;
                 priority[commit(span.node) as usize] = end(span.ret, span.invoke);
             }
-            let choices = Snapshot { facts, order: Vec::new(), writes: writes(facts) };
-            Sequencer::new(&events, &priority, choices, budget).is_possible()
+            let choices = Snapshot { facts, order: Vec::new() };
+            Sequencer::new(&events, &priority, choices, budget).succeeds()
         }
     }
 }
@@ -84,21 +84,12 @@ fn events(graph: &Graph) -> Graph {
     edges.into_graph(2 * graph.nodes())
 }
 
-/// By reader: the keys it writes that are loose, for those it reads too.
-fn writes(facts: &Facts) -> Vec<bool> {
-    let writes = |key: u32, txn: u32| {
-        let writers = &facts.keys[key as usize];
-        writers.loose.binary_search(&txn).is_ok()
-    };
-    facts.reads.iter().map(|read| writes(read.key, read.reader)).collect()
-}
-
 /// Loose writers of each key by their places, and the reads of their versions.
 fn each_key<'f>(
     facts: &'f Facts,
     order: &mut Vec<u32>,
     by: impl Fn(u32) -> u32,
-    mut visit: impl FnMut(&[u32], usize, &'f [super::facts::Read]),
+    mut visit: impl FnMut(&[u32], &'f [Read]),
 ) {
     let mut at = 0;
     for (key, writers) in (0..).zip(&facts.keys) {
@@ -107,7 +98,7 @@ fn each_key<'f>(
         order.clear();
         order.extend_from_slice(&writers.loose);
         order.sort_unstable_by_key(|&writer| by(writer));
-        visit(order, at, reads);
+        visit(order, reads);
         at += reads.len();
     }
 }
@@ -121,7 +112,7 @@ impl Choices for Serial<'_> {
     /// A writer between a version and its reader comes before the one or after the other.
     fn violated(&mut self, place: &[u32], choices: &mut Vec<Choice>) {
         let of = |txn: u32| place[txn as usize];
-        each_key(self.facts, &mut self.order, of, |loose, _, reads| {
+        each_key(self.facts, &mut self.order, of, |loose, reads| {
             for read in reads {
                 let Some(at) = position(loose, read.writer, of) else { continue };
                 if planted(Bug::BetweenIgnored) {
@@ -149,15 +140,13 @@ fn position(loose: &[u32], writer: u32, of: impl Fn(u32) -> u32) -> Option<usize
 struct Snapshot<'a> {
     facts: &'a Facts,
     order: Vec<u32>,
-    writes: Vec<bool>,
 }
 
 impl Choices for Snapshot<'_> {
     fn violated(&mut self, place: &[u32], choices: &mut Vec<Choice>) {
         let started = |txn: u32| place[start(txn) as usize];
         let committed = |txn: u32| place[commit(txn) as usize];
-        let writes = &self.writes;
-        each_key(self.facts, &mut self.order, committed, |loose, first, reads| {
+        each_key(self.facts, &mut self.order, committed, |loose, reads| {
             for pair in loose.windows(2) {
                 let (a, b) = (pair[0], pair[1]);
                 if started(b) < committed(a) && !planted(Bug::OverlapIgnored) {
@@ -165,18 +154,15 @@ impl Choices for Snapshot<'_> {
                         .push(Choice { one: (commit(a), start(b)), other: (commit(b), start(a)) });
                 }
             }
-            for (number, read) in (first..).zip(reads) {
+            for read in reads {
                 let Some(at) = position(loose, read.writer, committed) else { continue };
                 let between =
                     loose[at + 1..].iter().take_while(|&&w| committed(w) < started(read.reader));
                 for &writer in between.filter(|&&w| w != read.reader).take(BETWEEN_MAX) {
-                    let after = if writes[number] && !planted(Bug::ReaderMayOverlap) {
-                        (commit(read.reader), start(writer))
-                    } else {
-                        (start(read.reader), commit(writer))
-                    };
-                    choices
-                        .push(Choice { one: after, other: (commit(writer), start(read.writer)) });
+                    choices.push(Choice {
+                        one: (start(read.reader), commit(writer)),
+                        other: (commit(writer), start(read.writer)),
+                    });
                 }
             }
         });

@@ -75,7 +75,8 @@ fn add_real_time(spans: &[Span], nodes: u32, edges: &mut Edges) -> u32 {
             }
             continue;
         }
-        if !in_returns && !(planted(Bug::BarrierTooEarly) && barriers > nodes) {
+        let shared = in_returns || barriers > nodes && planted(Bug::BarrierTooEarly);
+        if !shared {
             in_returns = true;
             if barriers > nodes {
                 edges.push(barriers - 1, barriers, Rel::ORDER);

@@ -54,14 +54,10 @@ pub(crate) enum Bug {
     OverlapIgnored,
     /// A writer between a version and its reader is let pass.
     BetweenIgnored,
-    /// A reader that writes too only has to start before the next writer commits.
-    ReaderMayOverlap,
     /// The first conflict is final.
     NoSecondTry,
     /// Of a choice the likely side is taken for the only one.
     OnlyLikely,
-    /// A path does not force anything.
-    NothingForced,
 }
 
 /// Whether a rule is broken in this thread.

@@ -71,9 +71,9 @@ fn commit_seen(txns: &mut Txns<'_>) -> Vec<u32> {
             readers[mop.what as usize] = txn;
         }
     }
-    for value in 0..readers.len() {
+    for (value, &reader) in readers.iter().enumerate() {
         let written = txns.written[value];
-        if readers[value] != NONE
+        if reader != NONE
             && written.writer != NONE
             && !written.ambiguous
             && !planted(Bug::OpenNeverHappens)
