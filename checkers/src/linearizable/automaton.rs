@@ -49,6 +49,12 @@ pub(crate) trait Automaton {
     /// What is promised of a kind.
     fn traits(&self, kind: u32) -> Traits;
 
+    /// Whether a kind cannot happen after a state, unless one comes that leads to a certain state
+    /// or anywhere.
+    fn rules_out(&mut self, _state: u32, _kind: u32) -> bool {
+        false
+    }
+
     /// Whether two kinds do the same in every state.
     fn same(&self, one: u32, other: u32) -> bool;
 
@@ -69,6 +75,10 @@ impl Automaton for &mut dyn Automaton {
 
     fn traits(&self, kind: u32) -> Traits {
         (**self).traits(kind)
+    }
+
+    fn rules_out(&mut self, state: u32, kind: u32) -> bool {
+        (**self).rules_out(state, kind)
     }
 
     fn same(&self, one: u32, other: u32) -> bool {

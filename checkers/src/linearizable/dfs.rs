@@ -5,6 +5,7 @@
 //! - R1: a call takes effect only when some return cannot wait any longer.
 //! - R2: pure calls take effect the moment the state allows, without branching.
 //! - R3: a state is never left while a call that needs it remains and none that leads to it does.
+//! - R3b: neither is a state entered that rules out one of the next calls that only look.
 //! - R4: of calls that do the same, the one that must return first goes first, optional ones last.
 //! - R6: a configuration that used more optional calls than another one, and is otherwise the same,
 //!   can do nothing that the other cannot.
@@ -70,6 +71,9 @@ pub(crate) struct Limits<'a> {
     pub(crate) cancelled: Option<&'a AtomicBool>,
 }
 
+/// How many calls that only look, and have not been invoked yet, a new state is held against.
+const LOOK_AHEAD: usize = 4;
+
 /// How many configurations pass between looks at the clock.
 const NODES_PER_LOOK: u64 = 1024;
 
@@ -116,6 +120,8 @@ struct Search<'a, A, const N: usize> {
     timeline: &'a Timeline,
     limits: Limits<'a>,
     looks: Vec<Look>,
+    /// The entries that only look, in the order of their invocations, if states can be ruled out.
+    lookers: Vec<u32>,
     ahead: Ahead,
     memo: Memo<N>,
     memory: Reservation<'a>,
@@ -156,8 +162,15 @@ impl<'a, A: Automaton, const N: usize> Search<'a, A, N> {
             Traits { requires: Some(state), .. } => Look::At(state),
             Traits { requires: None, .. } => Look::Sometimes,
         };
-        let looks = entries.iter().map(look).collect();
+        let looks: Vec<Look> = entries.iter().map(look).collect();
         let ahead = Ahead::new(automaton, entries);
+        let lookers = if ahead.further > 0 {
+            (0..entries.len() as u32)
+                .filter(|at| !matches!(looks[*at as usize], Look::Never))
+                .collect()
+        } else {
+            Vec::new()
+        };
         let optional = Mask::first(timeline.optional.len());
         let memo = if timeline.optional.is_empty() {
             Memo::Exact(Table::new())
@@ -165,7 +178,7 @@ impl<'a, A: Automaton, const N: usize> Search<'a, A, N> {
             Memo::Antichain { used: FxHashMap::default(), len: 0 }
         };
         let memory = Reservation::new(limits.budget);
-        Self { automaton, entries, timeline, limits, looks, ahead, memo, memory, optional }
+        Self { automaton, entries, timeline, limits, looks, lookers, ahead, memo, memory, optional }
     }
 
     fn run(mut self) -> Searched {
@@ -196,6 +209,7 @@ impl<'a, A: Automaton, const N: usize> Search<'a, A, N> {
                 continue;
             };
             let (event, state, mut mask) = (frame.event, frame.state, frame.mask);
+            let taken = frame.taken as usize;
             let kind = self.entries[entry as usize].kind;
             let next = self.automaton.step(state, kind);
             if next == REFUSED || !self.is_worth_it(entry, state, next) {
@@ -206,6 +220,10 @@ impl<'a, A: Automaton, const N: usize> Search<'a, A, N> {
             let (event, mask) = self.advance(event, mask, next);
             if event == end {
                 return Ok(Found::Legal);
+            }
+            if state != next && self.is_dead_end(event, next, &mask) {
+                self.ahead.undo(taken);
+                continue;
             }
             *reached = (*reached).max(event);
             if self.remember(event, next, mask)? {
@@ -281,6 +299,29 @@ impl<'a, A: Automaton, const N: usize> Search<'a, A, N> {
             return !optional;
         }
         !(self.ahead.strands(entry, state) || optional && self.ahead.is_useless(next))
+    }
+
+    /// Rule R3b. Looks at the calls that are open and at those that come next.
+    fn is_dead_end(&mut self, event: u32, state: u32, mask: &Mask<N>) -> bool {
+        if self.lookers.is_empty() || !self.ahead.only_grows() {
+            return false;
+        }
+        for &entry in self.timeline.open(event) {
+            let looks = !matches!(self.looks[entry as usize], Look::Never);
+            if looks
+                && !mask.has(self.timeline.slot[entry as usize])
+                && self.automaton.rules_out(state, self.entries[entry as usize].kind)
+            {
+                return true;
+            }
+        }
+        let now = self.time(event);
+        let next = self.lookers.partition_point(|entry| self.entries[*entry as usize].inv < now);
+        let end = (next + LOOK_AHEAD).min(self.lookers.len());
+        (next..end).any(|at| {
+            let kind = self.entries[self.lookers[at] as usize].kind;
+            self.automaton.rules_out(state, kind)
+        })
     }
 
     fn take(&mut self, entry: u32, mask: &mut Mask<N>) {
@@ -443,6 +484,11 @@ impl Ahead {
             || self.anywhere > 0
             || self.further > 0 && self.anchored > 0 && !planted(Bug::NothingStartsAnew);
         needed > own && (!returns || planted(Bug::NoWayBack))
+    }
+
+    /// Whether nothing remains that leads to a certain state, or anywhere.
+    fn only_grows(&self) -> bool {
+        self.anchored == 0 && self.anywhere == 0 || planted(Bug::RuledOutForEver)
     }
 
     /// Whether nobody has a use for a state.

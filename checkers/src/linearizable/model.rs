@@ -54,6 +54,12 @@ pub trait Model: Send + Sync {
         Leads::Anywhere
     }
 
+    /// Whether `op` can never happen from `state` on, unless an operation that leads
+    /// [to a certain state](Leads::To), or anywhere, comes first.
+    fn rules_out(&self, _state: &Self::State, _op: &Self::Op) -> bool {
+        false
+    }
+
     /// Whether `op` depends on the state only through [`Model::requires`]: it can happen in that
     /// state alone or, without one, in every state; and it leads to one state or changes none.
     fn is_exact(&self, _op: &Self::Op) -> bool {

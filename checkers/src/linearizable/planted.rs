@@ -32,6 +32,8 @@ pub(crate) enum Bug {
     NoWayBack,
     /// R3: what grows is taken never to come back, although something can start anew.
     NothingStartsAnew,
+    /// R3b: what is ruled out now stays so, although something can start anew.
+    RuledOutForEver,
     /// R4: of equal calls the first is tried, even if it has taken effect.
     TwinsForgotten,
     /// R5: no optional call is searched.

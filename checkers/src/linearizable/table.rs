@@ -16,6 +16,8 @@ pub(crate) struct TableAutomaton<'m, M: Model> {
     states: Numbering<M::State>,
     /// Of each state and kind that was met.
     steps: FxHashMap<(u32, u32), u32>,
+    /// What [`Model::rules_out`] said of a state and kind.
+    ruled_out: FxHashMap<(u32, u32), bool>,
     start: u32,
     known_states: usize,
 }
@@ -51,6 +53,7 @@ impl<'m, M: Model> TableAutomaton<'m, M> {
             traits: Vec::new(),
             states: Numbering::new(),
             steps: FxHashMap::default(),
+            ruled_out: FxHashMap::default(),
             start: 0,
             known_states: 1,
         };
@@ -107,6 +110,16 @@ impl<M: Model> Automaton for TableAutomaton<'_, M> {
 
     fn traits(&self, kind: u32) -> Traits {
         self.traits[kind as usize]
+    }
+
+    fn rules_out(&mut self, state: u32, kind: u32) -> bool {
+        if let Some(&known) = self.ruled_out.get(&(state, kind)) {
+            return known;
+        }
+        let state_of = &self.states.by_number[state as usize];
+        let out = self.model.rules_out(state_of, &self.kinds.by_number[kind as usize]);
+        self.ruled_out.insert((state, kind), out);
+        out
     }
 
     fn same(&self, one: u32, other: u32) -> bool {

@@ -108,6 +108,17 @@ impl Model for Set {
         if self.is_pure(op) { Leads::Nowhere } else { Leads::Further }
     }
 
+    /// Elements stay.
+    fn rules_out(&self, state: &SetState, op: &SetOp) -> bool {
+        match op {
+            SetOp::Read(elements) => {
+                state.elements.len() > elements.len()
+                    || !state.elements.values().all(|v| elements.contains(v))
+            }
+            SetOp::Add(_) => false,
+        }
+    }
+
     fn anything(&self) -> Option<SetState> {
         Some(SetState { elements: BTreeMap::new(), whole: false })
     }
@@ -211,6 +222,14 @@ impl Model for List {
         if self.is_pure(op) { Leads::Nowhere } else { Leads::Further }
     }
 
+    /// Elements stay where they are.
+    fn rules_out(&self, state: &ListState, op: &ListOp) -> bool {
+        match op {
+            ListOp::Read(items) => state.whole && !items.starts_with(&state.items),
+            ListOp::Append(_) => false,
+        }
+    }
+
     fn anything(&self) -> Option<ListState> {
         Some(ListState { items: Vec::new(), whole: false })
     }
@@ -307,6 +326,11 @@ impl Model for Counter {
             CounterOp::Add(n) if *n < 0 => Leads::Anywhere,
             CounterOp::Add(_) | CounterOp::Read(_) => Leads::Nowhere,
         }
+    }
+
+    /// It grows.
+    fn rules_out(&self, state: &Option<i64>, op: &CounterOp) -> bool {
+        matches!((state, op), (Some(value), CounterOp::Read(n)) if value > n)
     }
 
     fn anything(&self) -> Option<Option<i64>> {

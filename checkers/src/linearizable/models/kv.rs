@@ -112,6 +112,14 @@ impl Model for Kv {
         }
     }
 
+    /// Appends keep what is there.
+    fn rules_out(&self, state: &KvState, op: &KvOp) -> bool {
+        match op {
+            KvOp::Get(v) => state.whole && !v.starts_with(&*state.text),
+            _ => false,
+        }
+    }
+
     fn is_exact(&self, op: &KvOp) -> bool {
         !matches!(op, KvOp::Append(_))
     }

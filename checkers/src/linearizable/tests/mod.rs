@@ -168,6 +168,7 @@ fn planted_bugs_are_found() {
     }
     let spec = [other_models::KvSpec { unique: false, puts: true }];
     try_bug(NothingStartsAnew, &|| wrong_at(&spec, &*kv()));
+    try_bug(RuledOutForEver, &|| wrong_at(&spec, &*kv()));
     assert!(survivors.is_empty(), "{survivors:?} survive {SURVIVED_MAX} rounds");
 }
 
