@@ -2,6 +2,7 @@
 
 use deposed_history::{History, Outcome};
 
+use super::aspects::aspects;
 use super::judge::{
     BySearch, ByZones, Effort, Judge, Judged, Method, Scope, Screened, in_parallel,
 };
@@ -111,23 +112,23 @@ impl Linearizable {
         let judge: Box<dyn Judge> = match kind {
             ModelKind::Register => Box::new(ByZones(Register { cas: false })),
             ModelKind::CasRegister => Box::new(ByZones(Register { cas: true })),
-            ModelKind::Kv => Box::new(BySearch(Kv)),
-            ModelKind::MultiRegister => Box::new(BySearch(MultiRegister)),
-            ModelKind::Mutex => Box::new(BySearch(Mutex)),
-            ModelKind::Lock => Box::new(BySearch(Lock { reentrant: false })),
-            ModelKind::ReentrantLock => Box::new(BySearch(Lock { reentrant: true })),
-            ModelKind::FifoQueue => Box::new(BySearch(FifoQueue)),
-            ModelKind::Set => Box::new(BySearch(Set)),
-            ModelKind::Counter => Box::new(BySearch(Counter)),
-            ModelKind::List => Box::new(BySearch(List)),
-            ModelKind::Semaphore { permits } => Box::new(BySearch(Semaphore { permits })),
+            ModelKind::Kv => Box::new(BySearch::new(Kv)),
+            ModelKind::MultiRegister => Box::new(BySearch::new(MultiRegister)),
+            ModelKind::Mutex => Box::new(BySearch::new(Mutex)),
+            ModelKind::Lock => Box::new(BySearch::new(Lock { reentrant: false })),
+            ModelKind::ReentrantLock => Box::new(BySearch::new(Lock { reentrant: true })),
+            ModelKind::FifoQueue => Box::new(BySearch::with_shortcut(FifoQueue, aspects)),
+            ModelKind::Set => Box::new(BySearch::new(Set)),
+            ModelKind::Counter => Box::new(BySearch::new(Counter)),
+            ModelKind::List => Box::new(BySearch::new(List)),
+            ModelKind::Semaphore { permits } => Box::new(BySearch::new(Semaphore { permits })),
         };
         Self { judge, keyed: kind.is_keyed() }
     }
 
     /// Against a model of your own.
     pub fn with_model(model: impl Model + 'static) -> Self {
-        Self { judge: Box::new(BySearch(model)), keyed: false }
+        Self { judge: Box::new(BySearch::new(model)), keyed: false }
     }
 
     /// With one algorithm alone.

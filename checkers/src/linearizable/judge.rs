@@ -3,6 +3,7 @@
 use deposed_history::History;
 use rayon::prelude::*;
 
+use super::aspects::Shortcut;
 use super::automaton::{Automaton, Entry};
 use super::case::{Begin, Case, Kept, parse};
 use super::dfs::{Found, GaveUp, Limits, Searched, search};
@@ -99,20 +100,54 @@ const fn quick(budget: &Budget, calls: usize) -> Limits<'_> {
     Limits { budget, nodes_max: 30 * calls as u64 + 10_000, cancelled: None }
 }
 
-/// Judges by search alone: any model.
-pub(crate) struct BySearch<M>(pub(crate) M);
+/// Says what it can of an object without a search.
+type TakeShortcut<M> = fn(&[Kept<<M as Model>::Op>]) -> Shortcut;
+
+/// Judges by search: any model.
+pub(crate) struct BySearch<M: Model> {
+    model: M,
+    shortcut: Option<TakeShortcut<M>>,
+}
+
+impl<M: Model> BySearch<M> {
+    pub(crate) const fn new(model: M) -> Self {
+        Self { model, shortcut: None }
+    }
+
+    pub(crate) const fn with_shortcut(model: M, shortcut: TakeShortcut<M>) -> Self {
+        Self { model, shortcut: Some(shortcut) }
+    }
+
+    /// The answer that a shortcut gives, if it holds.
+    fn take_shortcut(&self, scope: Scope<'_>, kept: &[Kept<M::Op>]) -> Option<Judged> {
+        match self.shortcut?(kept) {
+            Shortcut::Legal => Some(Judged::Linearizable(Method::Direct)),
+            Shortcut::Undecided => None,
+            Shortcut::Illegal(name, calls) => {
+                let kept = calls.iter().map(|at| kept[*at].clone()).collect();
+                let case = Case { begin: Begin::Initially, until: NEVER, kept };
+                let judged = report(&self.model, scope, &case, name);
+                // What does not hold is left to the search.
+                Some(judged).filter(|judged| matches!(judged, Judged::Violation(_)))
+            }
+        }
+    }
+}
 
 impl<M: Model> Judge for BySearch<M> {
     fn model_name(&self) -> &str {
-        self.0.name()
+        self.model.name()
     }
 
     fn judge(&self, scope: Scope<'_>, effort: Effort) -> Judged {
-        let kept = match read(&self.0, scope) {
+        let kept = match read(&self.model, scope) {
             Ok(kept) => kept,
             Err((call, malformed)) => return not_judged(scope, call, &malformed),
         };
-        let mut automaton = TableAutomaton::new(&self.0, &self.0.init());
+        if let Some(judged) = self.take_shortcut(scope, &kept) {
+            return judged;
+        }
+        let mut automaton = TableAutomaton::new(&self.model, &self.model.init());
         let entries: Vec<Entry> = kept
             .iter()
             .map(|kept| Entry { kind: automaton.kind(&kept.op), inv: kept.inv, ret: kept.ret })
@@ -124,7 +159,7 @@ impl<M: Model> Judge for BySearch<M> {
             }
         };
         let mut automaton: &mut dyn Automaton = &mut automaton;
-        conclude(&self.0, scope, search(&mut automaton, &entries, limits))
+        conclude(&self.model, scope, search(&mut automaton, &entries, limits))
     }
 }
 
@@ -251,13 +286,19 @@ fn prove_illegal<M: Model>(
     reached: u32,
 ) -> Judged {
     let case = minimise(model, kept, reached, scope.budget);
-    match verify(model, scope.history, scope.calls, scope.keyed, &case, scope.budget) {
+    report(model, scope, &case, "not-linearizable")
+}
+
+/// A case without a legal order as a violation, if it is verified.
+fn report<M: Model>(model: &M, scope: Scope<'_>, case: &Case<M::Op>, name: &str) -> Judged {
+    match verify(model, scope.history, scope.calls, scope.keyed, case, scope.budget) {
         Ok(refutation) => Judged::Violation(Box::new(witness::from_refutation(
             model,
             scope.history,
             scope.keyed,
-            &case,
+            case,
             &refutation,
+            name,
         ))),
         Err(flaw) => unverified(&flaw),
     }

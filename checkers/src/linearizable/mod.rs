@@ -10,6 +10,7 @@
 //! unique (`register`), else a search ([`dfs`]). A violation becomes a [`case`], is
 //! [minimised](minimise), [verified](verify) against the raw history, and explained ([`witness`]).
 
+mod aspects;
 mod automaton;
 mod case;
 mod checker;

@@ -46,6 +46,10 @@ pub(crate) enum Bug {
     StateForgotten,
     /// Optional cas have no use for a value.
     OptionalCasForgotten,
+    /// Queues: values may overtake each other.
+    OvertakingIgnored,
+    /// Queues: a queue may be found empty at any time.
+    FalseEmptyIgnored,
     /// Frontier: a write of the current value is not absorbed when it is invoked.
     NotAbsorbedAtOnce,
     /// Frontier: any write absorbs writes that are invoked later.

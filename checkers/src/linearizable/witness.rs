@@ -80,6 +80,7 @@ pub(crate) fn from_refutation<M: Model>(
     keyed: bool,
     case: &Case<M::Op>,
     refutation: &Refutation<M::State>,
+    name: &str,
 ) -> Anomaly {
     let speaker = Speaker { model, history, keyed, case };
     let edges = if case.kept.len() <= EDGES_MAX_CALLS { real_time(&speaker) } else { Vec::new() };
@@ -113,7 +114,7 @@ pub(crate) fn from_refutation<M: Model>(
         "No order lets {stuck} happen before it returned, and yet {deed}: a contradiction."
     ));
     let summary = format!("{deed}, which no order of {} calls allows", case.kept.len());
-    speaker.anomaly("not-linearizable", summary, sentences, edges)
+    speaker.anomaly(name, summary, sentences, edges)
 }
 
 /// Who had returned before whom was invoked, without what follows from the rest.

@@ -111,12 +111,18 @@ impl Model for FifoQueue {
         Some(QueueState { items: VecDeque::new(), whole: false })
     }
 
-    /// A value matters to those who got it. A dequeue that got it without telling can go with it.
+    /// A value matters to those who got it, and can go with all who know of it. A dequeue that got
+    /// it without telling goes too.
     fn dispensable(&self, op: &QueueOp, kept: &[&QueueOp]) -> bool {
         match op {
             QueueOp::Enqueue(v) => !kept.iter().any(|k| matches!(k, QueueOp::Dequeue(u) if u == v)),
             QueueOp::FindEmpty => true,
-            QueueOp::Dequeue(_) | QueueOp::DequeueSomething => {
+            QueueOp::Dequeue(v) => {
+                let knows =
+                    |k: &QueueOp| matches!(k, QueueOp::Enqueue(u) | QueueOp::Dequeue(u) if u == v);
+                !kept.iter().any(|k| knows(k))
+            }
+            QueueOp::DequeueSomething => {
                 !kept.iter().any(|k| matches!(k, QueueOp::Dequeue(_) | QueueOp::FindEmpty))
             }
         }

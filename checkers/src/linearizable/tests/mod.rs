@@ -169,6 +169,11 @@ fn planted_bugs_are_found() {
     let spec = [other_models::KvSpec { unique: false, puts: true }];
     try_bug(NothingStartsAnew, &|| wrong_at(&spec, &*kv()));
     try_bug(RuledOutForEver, &|| wrong_at(&spec, &*kv()));
+    let queue: Make<'_> = &|| Box::new(Linearizable::new(crate::ModelKind::FifoQueue));
+    let spec = [other_models::QueueSpec { unique: true, both: false }];
+    for bug in [OvertakingIgnored, FalseEmptyIgnored] {
+        try_bug(bug, &|| wrong_at(&spec, &*queue()));
+    }
     assert!(survivors.is_empty(), "{survivors:?} survive {SURVIVED_MAX} rounds");
 }
 

@@ -282,14 +282,14 @@ fn semaphores_agree_with_brute_force() {
 }
 
 /// A queue, of unique values or of few.
-struct QueueSpec {
-    unique: bool,
+pub(crate) struct QueueSpec {
+    pub(crate) unique: bool,
     /// Whether dequeues can be indeterminate in such a history.
-    both: bool,
+    pub(crate) both: bool,
 }
 
 #[derive(Debug, Clone)]
-enum QueueOp {
+pub(crate) enum QueueOp {
     Enqueue(i64),
     Dequeue(Option<i64>),
 }

@@ -134,3 +134,21 @@ fn what_cannot_be_judged_is_said() {
         "op 0: the model register has no operation cas (it has read, write)"
     );
 }
+
+/// Each way in which a queue goes wrong has its name and its few calls.
+#[test]
+fn queues_go_wrong_by_name() {
+    let name = |text| {
+        let analysis = judge(ModelKind::FifoQueue, text);
+        (analysis.anomalies[0].name.clone(), analysis.anomalies[0].witness.clone())
+    };
+    let two = "0 invoke enqueue 1\n0 ok enqueue 1\n0 invoke enqueue 2\n0 ok enqueue 2\n";
+    let got = |v| format!("1 invoke dequeue\n1 ok dequeue {v}\n");
+    assert_eq!(name(&got("7")), ("dequeue-of-unknown-value".into(), vec![0]));
+    let twice = format!("{two}{}{}", got("1"), got("1"));
+    assert_eq!(name(&twice), ("duplicate-dequeue".into(), vec![0, 4, 6]));
+    let overtaken = format!("{two}{}", got("2"));
+    assert_eq!(name(&overtaken), ("out-of-order".into(), vec![0, 2, 4]));
+    let empty = format!("{two}{}{}", got("1"), got("nil"));
+    assert_eq!(name(&empty), ("false-empty".into(), vec![2, 6]));
+}
