@@ -138,7 +138,7 @@ fn what_cannot_be_judged_is_said() {
 /// Each way in which a queue goes wrong has its name and its few calls.
 #[test]
 fn queues_go_wrong_by_name() {
-    let name = |text| {
+    let name = |text: &str| {
         let analysis = judge(ModelKind::FifoQueue, text);
         (analysis.anomalies[0].name.clone(), analysis.anomalies[0].witness.clone())
     };
