@@ -74,10 +74,16 @@ struct Resource<'h> {
     ended: Vec<(i64, Option<Stamp>)>,
 }
 
+/// Token, id, earliest and latest time, and whether a newer token had been accepted before.
+type Accept<'h> = (i64, Option<&'h str>, Option<u64>, u64, bool);
+
+/// Node, epoch, and from and to when it certainly led.
+type Led<'h> = (&'h str, i64, u64, u64);
+
 /// How often each anomaly is there, whatever is claimed.
 type Counts = BTreeMap<&'static str, u64>;
 
-fn split(history: &History) -> (BTreeMap<&str, Resource<'_>>, Vec<(&str, i64, u64, u64)>) {
+fn split(history: &History) -> (BTreeMap<&str, Resource<'_>>, Vec<Led<'_>>) {
     let mut resources: BTreeMap<&str, Resource<'_>> = BTreeMap::new();
     let empty = || Resource {
         calls: vec![],
@@ -182,7 +188,7 @@ impl<'h> Resource<'h> {
     }
 
     /// `(token, id, earliest, latest, seen a newer token before)` of all that was accepted.
-    fn accepts(&self) -> Vec<(i64, Option<&'h str>, Option<u64>, u64, bool)> {
+    fn accepts(&self) -> Vec<Accept<'h>> {
         if self.lines.is_empty() {
             let ok = || self.writes().filter(|(call, write)| call.ok && write.token.is_some());
             return ok()
@@ -220,7 +226,7 @@ impl<'h> Resource<'h> {
         &self,
         claims: &Claims,
         lost: &BTreeMap<u32, u32>,
-        led: &[(&str, i64, u64, u64)],
+        led: &[Led<'_>],
     ) -> Vec<(&'static str, usize)> {
         let bounds = claims.lease.unwrap_or_default();
         let eps = bounds.clock_error_ms * MS;
@@ -262,8 +268,9 @@ impl<'h> Resource<'h> {
         // Holds: acquires and renewals.
         let holds: Vec<&Call<'_>> = self.calls.iter().filter(|c| c.grant().is_some()).collect();
         let owner = |hold: &Call<'_>| {
-            let acquired = acquires.iter().filter(|a| a.token() == hold.token() && a.before(hold));
-            let last = acquired.filter(|_| hold.f == "renew").next_back();
+            let mut acquired =
+                acquires.iter().filter(|a| a.token() == hold.token() && a.before(hold));
+            let last = if hold.f == "renew" { acquired.next_back() } else { None };
             last.map_or(hold.process, |acquire| acquire.process)
         };
         let in_force = |hold: &Call<'_>, at: &Call<'_>| {
@@ -343,11 +350,7 @@ impl<'h> Resource<'h> {
         counts
     }
 
-    fn unissued(
-        &self,
-        accepts: &[(i64, Option<&str>, Option<u64>, u64, bool)],
-        led: &[(&str, i64, u64, u64)],
-    ) -> usize {
+    fn unissued(&self, accepts: &[Accept<'_>], led: &[Led<'_>]) -> usize {
         let asked = self.calls.iter().filter(|c| c.f == "acquire" && (c.ok || c.info));
         if asked.count() == 0 && self.granted.is_empty() {
             return 0;

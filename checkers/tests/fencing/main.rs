@@ -8,3 +8,4 @@ mod cases;
 mod random;
 mod script;
 mod simulated;
+mod systems;
