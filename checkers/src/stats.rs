@@ -52,10 +52,15 @@ impl Checker for Stats {
             }
         }
         for (fault, seen) in faults.iter().filter(|(_, seen)| seen.proven == 0) {
-            let reason = if seen.injected == 0 {
-                format!("the fault {fault} was never injected")
-            } else {
-                format!("the fault {fault} was never seen to bite ({} injected)", seen.injected)
+            let applied = seen.injected - seen.skipped;
+            let reason = match (applied, seen.skipped) {
+                (0, 0) => format!("the fault {fault} was never injected"),
+                (0, skipped) => format!(
+                    "the fault {fault} was never injected: {skipped} times there was nothing to hit"
+                ),
+                (applied, _) => {
+                    format!("the fault {fault} was never seen to bite ({applied} injected)")
+                }
             };
             undecided.push(vacuous(reason));
         }

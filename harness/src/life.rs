@@ -5,6 +5,7 @@
 
 use std::collections::BTreeMap;
 use std::future::Future;
+use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -22,7 +23,7 @@ use crate::records;
 use crate::rig::{self, Description, Rig};
 use crate::run::{self, Ended, Interrupt, LaneEnd, Outcome, Recorder, Recovered, RunSpec, Urgency};
 use crate::run_folder::{RunFolder, Status};
-use crate::settings::Settings;
+use crate::settings::{EMBEDDED, Settings};
 use crate::verdict::{self, Case};
 
 /// How often a step that waits looks at the interrupt.
@@ -89,21 +90,41 @@ pub async fn live(resolved: Resolved, progress: &Progress, interrupt: &Interrupt
 }
 
 async fn attempt(
-    mut resolved: Resolved,
+    resolved: Resolved,
     progress: &Progress,
     interrupt: &Interrupt,
 ) -> Result<Conclusion, Ending> {
-    let folder = resolved.folder.clone();
     let infrastructure =
         |error: &dyn std::fmt::Display| Ending::Infrastructure { reason: error.to_string() };
 
     progress.begun(Step::Connect);
     let began = Instant::now();
     let connected = unless_interrupted(interrupt, rig::connect(&resolved.nodes)).await?;
-    let cluster = connected.map_err(|error| infrastructure(&error))?;
+    let (cluster, keys) = connected.map_err(|error| infrastructure(&error))?;
+    for key in keys {
+        progress.warn(key);
+    }
     let names: Vec<&str> = cluster.nodes().map(|node| &*node.name).collect();
     progress.done(Step::Connect, names.join(" "), began.elapsed());
     let rig = Rig { cluster: cluster.clone(), system: Arc::clone(&resolved.system) };
+
+    let claimed = rig::claim(&cluster, &resolved.plan.id, longest(&resolved.settings)).await;
+    claimed.map_err(|error| infrastructure(&error))?;
+    let lived = on_claimed(resolved, rig, progress, interrupt).await;
+    rig::release(&cluster).await;
+    lived
+}
+
+/// The part of a run's life in which the nodes are its own.
+async fn on_claimed(
+    mut resolved: Resolved,
+    rig: Rig,
+    progress: &Progress,
+    interrupt: &Interrupt,
+) -> Result<Conclusion, Ending> {
+    let (folder, cluster) = (resolved.folder.clone(), rig.cluster.clone());
+    let infrastructure =
+        |error: &dyn std::fmt::Display| Ending::Infrastructure { reason: error.to_string() };
 
     progress.begun(Step::Setup);
     let began = Instant::now();
@@ -128,7 +149,7 @@ async fn attempt(
     progress.done(Step::Setup, set_up_detail(&resolved.plan), began.elapsed());
 
     let ran = perform(&resolved, &rig, progress, interrupt).await;
-    heal(&rig, &folder, progress).await;
+    heal(&rig, &resolved.plan, &folder, progress).await;
     if interrupt.urgency() == Urgency::HealOnly {
         teardown(&rig, progress).await;
         return Err(interrupted(interrupt));
@@ -171,6 +192,13 @@ async fn attempt(
     concluded
 }
 
+/// The longest that a run with these settings can use its nodes.
+fn longest(settings: &Settings) -> Duration {
+    const SETUP_AND_COLLECT: Duration = Duration::from_secs(120);
+    let phases = settings.time_limit + RunSpec::HEAL_LIMIT + RunSpec::FINAL_LIMIT;
+    phases + 10 * settings.check.time + SETUP_AND_COLLECT
+}
+
 /// Starts lanes and clients, and records until the run is over.
 async fn perform(
     resolved: &Resolved,
@@ -198,8 +226,12 @@ async fn perform(
     let spec = RunSpec {
         generator: generators.main,
         recovery: Some(Box::pin({
-            let rig = rig.clone();
-            async move { rig.ready().await.map_err(|failures| failures.to_string()) }
+            let (rig, journal) = (rig.clone(), folder.file(Journal::NAME));
+            async move {
+                // What a lane could not heal is healed from outside, before anybody waits for it.
+                let _ = heal_run(&rig.cluster, &journal).await;
+                rig.ready().await.map_err(|failures| failures.to_string())
+            }
         })),
         final_generator: generators.last,
         clients: Arc::new(Clients(Arc::clone(system))),
@@ -244,8 +276,25 @@ impl deposed_core::ClientFactory for Clients {
     }
 }
 
+/// What to do about faults that a run could not undo.
+pub fn heal_advice(plan: &Plan, folder: &Path) -> String {
+    match &*plan.cluster.origin {
+        EMBEDDED => "its lab, with every fault in it, is gone with it".into(),
+        "--nodes" => {
+            format!(
+                "`deposed heal --nodes … {}` undoes what may still be in force",
+                folder.display()
+            )
+        }
+        file => format!(
+            "`deposed heal --cluster {file} {}` undoes what may still be in force",
+            folder.display()
+        ),
+    }
+}
+
 /// Undoes everything once more, whatever the lanes said, and starts what is not running.
-async fn heal(rig: &Rig, folder: &RunFolder, progress: &Progress) {
+async fn heal(rig: &Rig, plan: &Plan, folder: &RunFolder, progress: &Progress) {
     progress.begun(Step::Heal);
     let began = Instant::now();
     let healed = match heal_run(&rig.cluster, &folder.file(Journal::NAME)).await {
@@ -260,8 +309,8 @@ async fn heal(rig: &Rig, folder: &RunFolder, progress: &Progress) {
         if let Err(error) = healed {
             healed_all = false;
             progress.warn(format!(
-                "{node} could not be healed: {error}; `deposed heal {}` tries again",
-                folder.path().display()
+                "{node} could not be healed: {error}; {}",
+                heal_advice(plan, folder.path())
             ));
         }
     }

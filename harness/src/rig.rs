@@ -9,7 +9,7 @@ use std::time::Duration;
 use deposed_core::{Cluster, Command, Remote, RemoteError, System, SystemError};
 use futures_util::future::join_all;
 
-use crate::inventory::NodeSpec;
+use crate::inventory::{HostKeyPolicy, NodeSpec};
 use crate::remote::SshRemote;
 
 /// How long a node may take to tell of itself.
@@ -53,16 +53,82 @@ pub struct Description {
     pub zone_s: i64,
 }
 
-/// Connects to every node at once.
+/// Connects to every node at once. Besides the cluster, a sentence for each host key that was not
+/// strictly checked.
 ///
 /// # Errors
 /// With the failures of all nodes that could not be reached.
-pub async fn connect(nodes: &[NodeSpec]) -> Result<Cluster, Failures<RemoteError>> {
+pub async fn connect(nodes: &[NodeSpec]) -> Result<(Cluster, Vec<String>), Failures<RemoteError>> {
     let connected = join_all(nodes.iter().map(SshRemote::connect)).await;
     let remotes = sort(connected)?;
-    Ok(Cluster::new(
-        remotes.into_iter().map(|remote| Arc::new(remote) as Arc<dyn Remote>).collect(),
-    ))
+    let unchecked = nodes.iter().zip(&remotes).filter_map(|(spec, remote)| {
+        let policy = match spec.host_keys {
+            HostKeyPolicy::Strict => return None,
+            HostKeyPolicy::AcceptNew => "accepted if new (--host-keys accept-new)",
+            HostKeyPolicy::Off => "not checked (--host-keys off)",
+        };
+        let key = remote.fingerprint()?;
+        Some(format!("the host key of {} was {policy}: {key}", spec.node.name))
+    });
+    let unchecked = unchecked.collect();
+    let remotes = remotes.into_iter().map(|remote| Arc::new(remote) as Arc<dyn Remote>);
+    Ok((Cluster::new(remotes.collect()), unchecked))
+}
+
+/// Where a node notes which run is using it, and until when by its own uptime.
+const CLAIM: &str = "/run/deposed/claim";
+
+/// Takes every node for one run, for at most so long: two runs at once would take each other's doing
+/// for the store's.
+///
+/// # Errors
+/// With each node that another run is using.
+pub async fn claim(cluster: &Cluster, run: &str, within: Duration) -> Result<(), Failures<Taken>> {
+    let script = format!(
+        "mkdir -p /run/deposed && exec 9>{CLAIM}.lock && flock 9 && now=$(cut -d. -f1 /proc/uptime) || exit 1\n\
+         if read -r id until 2>/dev/null <{CLAIM} && [ \"$id\" != {run} ] && [ \"$now\" -lt \"$until\" ]\n\
+         then echo \"$id $((until - now))\"; else echo {run} $((now + {})) >{CLAIM}; fi",
+        within.as_secs()
+    );
+    let asked = cluster.remotes().iter().map(|remote| async {
+        let command = Command::new(script.clone()).deadline(DESCRIBE_LIMIT);
+        let node = remote.node().name.to_string();
+        match remote.run(command).await {
+            Ok(said) if said.is_empty() => Ok(()),
+            Ok(said) => Err(Taken::By { node, run: said }),
+            Err(error) => Err(Taken::Unknown(error)),
+        }
+    });
+    sort(join_all(asked).await).map(drop)
+}
+
+/// Gives every node back, as far as nodes can be reached.
+pub async fn release(cluster: &Cluster) {
+    let script = format!("rm -f {CLAIM}");
+    let asked = cluster.remotes().iter().map(|remote| {
+        remote.run(Command::new(script.clone()).deadline(DESCRIBE_LIMIT).idempotent())
+    });
+    // A claim that stays ends by itself.
+    let _ = join_all(asked).await;
+}
+
+/// Why a node could not be taken for a run.
+#[derive(Debug, thiserror::Error)]
+pub enum Taken {
+    /// Another run uses it.
+    #[error(
+        "{node}: another run is using it (its id, and the seconds it may still take: {run}); wait for \
+         its end, or if it was killed, give the node back with `deposed heal`"
+    )]
+    By {
+        /// The node.
+        node: String,
+        /// The run's id and the seconds left.
+        run: String,
+    },
+    /// It could not be asked.
+    #[error(transparent)]
+    Unknown(#[from] RemoteError),
 }
 
 impl Rig {

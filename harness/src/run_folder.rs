@@ -5,7 +5,7 @@
 //! (`history.jsonl`, `undo.jsonl`, `run.log`) is written beside its place and renamed into it, so
 //! that what is there is whole.
 
-use std::fs::{self, File};
+use std::fs::{self, File, TryLockError};
 use std::io::{self, Write};
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
@@ -68,6 +68,12 @@ pub enum RunFolderError {
         /// Where it was looked for.
         results: PathBuf,
     },
+    /// Somebody else writes into it.
+    #[error("{}: the run is still going on, or being judged; wait for its end", .path.display())]
+    Busy {
+        /// The folder.
+        path: PathBuf,
+    },
     /// Several runs are called that.
     #[error("{wanted:?} could be any of {}", .candidates.join(", "))]
     Ambiguous {
@@ -86,6 +92,11 @@ fn hint(source: &io::Error) -> &'static str {
         _ => "",
     }
 }
+
+/// Keeps others from writing into a run's folder, for as long as it lives. It ends with the process,
+/// however that ends.
+#[derive(Debug)]
+pub struct Held(#[expect(dead_code, reason = "the lock is held by the open file")] File);
 
 /// One run's folder.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -141,6 +152,23 @@ impl RunFolder {
                 wanted: wanted.to_owned(),
                 candidates: found.iter().map(|path| path.display().to_string()).collect(),
             }),
+        }
+    }
+
+    /// Keeps others from writing into the folder.
+    ///
+    /// # Errors
+    /// If somebody else holds it: a run that is still going on, or a check.
+    pub fn hold(&self) -> Result<Held, RunFolderError> {
+        let path = self.file(".lock");
+        let open = File::create(&path);
+        let file = open.map_err(|source| RunFolderError::Io { action: "create", path, source })?;
+        match file.try_lock() {
+            Ok(()) => Ok(Held(file)),
+            Err(TryLockError::WouldBlock) => Err(RunFolderError::Busy { path: self.path.clone() }),
+            Err(TryLockError::Error(source)) => {
+                Err(RunFolderError::Io { action: "lock", path: self.path.clone(), source })
+            }
         }
     }
 
@@ -277,6 +305,16 @@ mod tests {
         assert_eq!(run.status(), Status::Running);
         run.set_status(Status::Analysed).unwrap();
         assert_eq!(run.status(), Status::Analysed);
+    }
+
+    #[test]
+    fn a_folder_is_held_by_one_at_a_time() {
+        let results = tempfile::tempdir().unwrap();
+        let run = run(results.path(), "aaaa");
+        let held = run.hold().unwrap();
+        assert!(matches!(run.hold(), Err(RunFolderError::Busy { .. })));
+        drop(held);
+        run.hold().unwrap();
     }
 
     #[test]

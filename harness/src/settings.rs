@@ -48,6 +48,9 @@ pub struct Settings {
     pub check: judge::Limits,
 }
 
+/// What a plan says of a cluster that its run makes for itself.
+pub const EMBEDDED: &str = "embedded lab";
+
 /// Clients for each node, unless the user says otherwise.
 const CLIENTS_PER_NODE: usize = 3;
 

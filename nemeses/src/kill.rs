@@ -125,13 +125,17 @@ impl Nemesis for Kill {
         lease: &Lease,
     ) -> Result<Evidence, FaultError> {
         let off = choice.nodes.iter().map(|n| (n.clone(), deadman::disarm(&lease.name, "true")));
-        all(on_each(&cx.cluster, off).await)?;
+        let mut late = Vec::new();
         let mut starting = JoinSet::new();
-        for node in choice.nodes.iter().cloned() {
+        // A node that does not answer must not keep the others down.
+        for (node, disarmed) in on_each(&cx.cluster, off).await {
+            if let Err(error) = disarmed {
+                late.push(format!("{node}: {error}"));
+                continue;
+            }
             let cx = cx.clone();
             starting.spawn(async move { start(&cx, &node).await.map_err(|e| (node, e)) });
         }
-        let mut late = Vec::new();
         while let Some(started) = starting.join_next().await {
             if let Err((node, error)) = started.expect("starting a store does not panic") {
                 late.push(format!("{node}: {error}"));

@@ -24,6 +24,14 @@ impl Command {
     /// How long a command may take unless it says otherwise.
     pub const DEADLINE: Duration = Duration::from_secs(30);
 
+    /// A script, short enough to be shown in an error: its first line, cut.
+    pub fn label(script: &str) -> String {
+        const CHARS_MAX: usize = 80;
+        let first = script.trim().lines().next().unwrap_or_default();
+        let cut: String = first.chars().take(CHARS_MAX).collect();
+        if cut.len() < script.trim().len() { format!("{cut} …") } else { cut }
+    }
+
     /// A script that is sent once and given [`Command::DEADLINE`].
     pub fn new(script: impl Into<String>) -> Self {
         Self {
@@ -175,7 +183,7 @@ pub trait Remote: Send + Sync {
         let tail: String = said.trim().chars().rev().take(2000).collect();
         Err(RemoteError::Exit {
             node: self.node().name.to_string(),
-            command: script.chars().take(200).collect(),
+            command: Command::label(&script),
             status: output.status,
             stderr: tail.chars().rev().collect(),
         })

@@ -101,6 +101,10 @@ pub(super) fn main(args: Args) -> Result<u8, Failure> {
             .checker(&options)
             .map_err(|wrong| Failure::usage(anyhow!("--model {name}: {wrong}")))?;
         let history = load(&args)?;
+        if name.ends_with("register") && looks_keyed(&history) {
+            let advice = "its values look like [key, value] pairs: say so with --keyed";
+            return Err(Failure::usage(anyhow!("{}: {advice}", args.what.display())));
+        }
         return judge_file(&args, &history, vec![checker]);
     }
     if args.consistency.is_some() {
@@ -118,6 +122,13 @@ fn unknown_model(name: &str) -> Failure {
         "no model is called {name:?}; there are {}",
         known.join(", ")
     ))
+}
+
+/// Whether a history that does not say so reads `[key nil]`: a register is never asked for that.
+fn looks_keyed(history: &History) -> bool {
+    let mut reads = history.calls().iter().map(|call| history.op(call.invoke));
+    !history.header().keyed
+        && reads.any(|op| op.f() == "read" && op.pair().is_some_and(|(_, value)| value.is_nil()))
 }
 
 /// The file of a history, also where a run's folder was given.
@@ -225,6 +236,11 @@ fn evidence(analysis: &Analysis) -> String {
 fn check_run(args: &Args) -> Result<u8, Failure> {
     let folder = RunFolder::find(&args.results.results, &args.what.to_string_lossy())
         .map_err(Failure::usage)?;
+    let _held = folder.hold().map_err(Failure::infrastructure)?;
+    if !folder.history().exists() {
+        let path = folder.path().display();
+        return Err(Failure::usage(anyhow!("{path}: the run ended before anything was recorded")));
+    }
     let plan: Plan = verdict::read_json(&folder, "plan.json").map_err(Failure::usage)?;
     let workload = workload(&plan.workload.name).ok_or_else(|| {
         Failure::usage(anyhow!("the workload {:?} is not known here", plan.workload.name))
@@ -234,9 +250,21 @@ fn check_run(args: &Args) -> Result<u8, Failure> {
     if checkers.is_empty() {
         return Err(nothing_selected(args));
     }
+    if !args.only.is_empty() {
+        // A part of the verdict is told, and never takes the place of the whole.
+        return judge_file(args, &load(args)?, checkers);
+    }
     // How the run ended is known only if it was judged before.
     let before: Option<Results> = verdict::read_json(&folder, "results.json").ok();
     let ending = before.map_or(Ending::Untold, |results| results.ending);
+    match &ending {
+        Ending::Untold => note("how the run ended is not known; judged on what was recorded"),
+        Ending::Interrupted { by } => {
+            note(&format!("the run was interrupted by {by}; judged on what was recorded"));
+        }
+        Ending::Infrastructure { reason } => note(&format!("the run failed: {reason}")),
+        Ending::Normal | Ending::Bug { .. } => {}
+    }
     let logs = Logs::of(folder.path());
     let progress = Progress::new(|told| match told {
         Told::Warned { warning } => note(&warning),

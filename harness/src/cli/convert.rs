@@ -58,7 +58,12 @@ pub(super) fn main(args: &Args) -> Result<u8, Failure> {
     let written = match args.to {
         Format::Jsonl => jsonl::write(&mut writer, &history),
         Format::Edn => edn::write(&mut writer, &history),
-        Format::Json => elle::write(&mut writer, &history),
+        Format::Json => {
+            if history.header().keyed {
+                note("JSON cannot say that values are [key, value] pairs: read it with --keyed");
+            }
+            elle::write(&mut writer, &history)
+        }
         Format::Log => {
             return Err(Failure::usage(anyhow!("logs are only read; write jsonl, edn or json")));
         }

@@ -3,7 +3,7 @@
 use anyhow::{Context, anyhow};
 use deposed_nemeses::{Journal, heal_all, heal_run};
 
-use super::{Failure, ResultsArgs, out};
+use super::{Failure, ResultsArgs, note, out};
 use crate::exit;
 use crate::inventory::{ClusterArgs, Surroundings};
 use crate::rig;
@@ -41,7 +41,10 @@ pub(super) fn main(args: &Args) -> Result<u8, Failure> {
     };
     let runtime = tokio::runtime::Runtime::new().map_err(Failure::infrastructure)?;
     let healed = runtime.block_on(async {
-        let cluster = rig::connect(&inventory.nodes).await.map_err(Failure::infrastructure)?;
+        let (cluster, keys) =
+            rig::connect(&inventory.nodes).await.map_err(Failure::infrastructure)?;
+        keys.iter().for_each(|key| note(key));
+        rig::release(&cluster).await;
         match journal {
             None => Ok(heal_all(&cluster, &[]).await),
             Some(journal) => {

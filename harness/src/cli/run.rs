@@ -20,7 +20,7 @@ use crate::inventory::{ClusterArgs, Inventory, NodeSpec, Surroundings};
 use crate::life::{self, Conclusion, Keep, Resolved};
 use crate::run::Interrupt;
 use crate::run_folder::RunFolder;
-use crate::settings::{Occasion, Settings};
+use crate::settings::{EMBEDDED, Occasion, Settings};
 use crate::verdict;
 
 /// Hurt a store, record what its clients see, and judge it.
@@ -114,7 +114,7 @@ struct Choices {
     set: Vec<(String, String)>,
 
     /// Draw written values from so many, instead of writing each only once
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     values: Option<u32>,
 
     /// Operations on a key before it is retired for a fresh one [default: 300]
@@ -213,7 +213,8 @@ fn load_failure(error: LoadError) -> Failure {
 }
 
 pub(super) fn main(args: Args) -> Result<u8, Failure> {
-    let settings = settings(&args)?;
+    let repeated = repeated(&args)?;
+    let settings = settings(&args, repeated.as_ref())?;
     let workload = find_workload(&settings.workload)?;
     if args.cluster.name_a_cluster() {
         let inventory = args.cluster.inventory(&Surroundings::here()).map_err(Failure::usage)?;
@@ -228,21 +229,34 @@ pub(super) fn main(args: Args) -> Result<u8, Failure> {
                       `deposed lab up` and `deposed lab exec -- deposed run …`";
         return Err(Failure::usage(anyhow!(advice)));
     }
-    in_a_lab(&args, settings, workload)
+    let mut nodes = args.lab_nodes;
+    if let Some(plan) = &repeated {
+        if plan.cluster.origin != EMBEDDED {
+            let origin = &plan.cluster.origin;
+            let advice = format!("that run was on a cluster ({origin}): name it, with --cluster");
+            return Err(Failure::usage(anyhow!(advice)));
+        }
+        nodes = nodes.or(u8::try_from(plan.cluster.nodes.len()).ok());
+    }
+    in_a_lab(&args, settings, workload, nodes)
+}
+
+/// The plan that is to be repeated, if one is.
+fn repeated(args: &Args) -> Result<Option<Plan>, Failure> {
+    let Some(run) = &args.plan else { return Ok(None) };
+    let folder = RunFolder::find(&args.results.results, run).map_err(Failure::nothing_selected)?;
+    verdict::read_json(&folder, "plan.json").map(Some).map_err(Failure::usage)
 }
 
 /// The plan's settings or the defaults, outweighed by flags.
-fn settings(args: &Args) -> Result<Settings, Failure> {
+fn settings(args: &Args, repeated: Option<&Plan>) -> Result<Settings, Failure> {
     // JSON readers that keep numbers as floats would round a longer one.
     let fresh = rand::random::<u64>() >> 11;
-    let mut settings = match &args.plan {
+    let mut settings = match repeated {
         None => Settings::new(args.system.clone().unwrap_or_default(), fresh),
-        Some(run) => {
-            let folder =
-                RunFolder::find(&args.results.results, run).map_err(Failure::nothing_selected)?;
-            let plan: Plan = verdict::read_json(&folder, "plan.json").map_err(Failure::usage)?;
-            let settings = Settings::of(&plan).map_err(|what| {
-                Failure::usage(anyhow!("{}: {what} is not known here", folder.path().display()))
+        Some(plan) => {
+            let settings = Settings::of(plan).map_err(|what| {
+                Failure::usage(anyhow!("the plan of {}: {what} is not known here", plan.id))
             })?;
             Settings { system: args.system.clone().unwrap_or(settings.system), ..settings }
         }
@@ -275,9 +289,14 @@ fn on_cluster(
 }
 
 /// A run on a lab of its own.
-fn in_a_lab(args: &Args, settings: Settings, workload: Box<dyn Workload>) -> Result<u8, Failure> {
+fn in_a_lab(
+    args: &Args,
+    settings: Settings,
+    workload: Box<dyn Workload>,
+    nodes: Option<u8>,
+) -> Result<u8, Failure> {
     let mut spec = LabSpec::default();
-    spec.nodes = args.lab_nodes.unwrap_or(spec.nodes);
+    spec.nodes = nodes.unwrap_or(spec.nodes);
     let nodes: Vec<Node> = (1..=spec.nodes).map(lab_node).collect();
     let chosen = choose(args, &settings, &*workload, &nodes)?;
 
@@ -291,7 +310,7 @@ fn in_a_lab(args: &Args, settings: Settings, workload: Box<dyn Workload>) -> Res
     let way_in = ClusterArgs { cluster: Some(lab.nodes_file()), ..ClusterArgs::default() };
     let around = Surroundings { ssh_config: None, agent: None, ..Surroundings::here() };
     let inventory = way_in.inventory(&around).map_err(Failure::bug)?;
-    start(args, settings, workload, chosen, inventory.nodes, "embedded lab".into())
+    start(args, settings, workload, chosen, inventory.nodes, EMBEDDED.into())
 }
 
 fn lab_node(index: u8) -> Node {
@@ -380,6 +399,7 @@ fn start(
     let folder =
         RunFolder::create(&args.results.results, &plan.system.name, &plan.cell(), now, &plan.id)
             .map_err(Failure::infrastructure)?;
+    let _held = folder.hold().map_err(Failure::infrastructure)?;
     folder.write_json("plan.json", &plan).map_err(Failure::infrastructure)?;
     run_log::start(&folder.file("run.log")).map_err(Failure::infrastructure)?;
 
@@ -389,6 +409,7 @@ fn start(
         .context("start the asynchronous runtime")
         .map_err(Failure::infrastructure)?;
     let interrupt = Interrupt::new();
+    let advice = life::heal_advice(&plan, folder.path());
     let resolved = Resolved {
         settings,
         plan,
@@ -400,7 +421,7 @@ fn start(
         keep: args.keep,
     };
     let conclusion = runtime.block_on(async {
-        signals::listen(&interrupt, folder.path())
+        signals::listen(&interrupt, advice)
             .context("listen for signals")
             .map_err(Failure::infrastructure)?;
         Ok::<_, Failure>(life::live(resolved, &progress, &interrupt).await)

@@ -1,7 +1,6 @@
 //! Ctrl-C and its relatives.
 
 use std::io;
-use std::path::Path;
 
 use tokio::signal::unix::{SignalKind, signal};
 
@@ -14,13 +13,14 @@ pub(super) const TERMINATE: &str = "SIGTERM";
 
 /// Turns signals into interrupts: the first ends the run in its own time, the second heals only,
 /// the third leaves at once.
-pub(super) fn listen(interrupt: &Interrupt, folder: &Path) -> io::Result<()> {
+/// `advice` says what to do about faults that may still be in force then.
+pub(super) fn listen(interrupt: &Interrupt, advice: String) -> io::Result<()> {
     let mut signals = [
         ("SIGINT", exit::INTERRUPTED, signal(SignalKind::interrupt())?),
         (TERMINATE, exit::TERMINATED, signal(SignalKind::terminate())?),
         ("SIGHUP", exit::TERMINATED, signal(SignalKind::hangup())?),
     ];
-    let (interrupt, folder) = (interrupt.clone(), folder.to_owned());
+    let interrupt = interrupt.clone();
     tokio::spawn(async move {
         loop {
             let [int, term, hup] = &mut signals;
@@ -30,10 +30,7 @@ pub(super) fn listen(interrupt: &Interrupt, folder: &Path) -> io::Result<()> {
                 _ = hup.2.recv() => (hup.0, hup.1),
             };
             if interrupt.urgency() == Urgency::HealOnly {
-                note(&format!(
-                    "left at once; what may still be in force is undone by `deposed heal {}`",
-                    folder.display()
-                ));
+                note(&format!("left at once; {advice}"));
                 std::process::exit(i32::from(code));
             }
             match interrupt.raise(name) {

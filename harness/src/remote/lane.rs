@@ -317,7 +317,7 @@ impl Lane {
         RemoteError::Transfer {
             node: self.node(),
             action: "read the output of",
-            path: shorten(&command.script),
+            path: Command::label(&command.script),
             reason: format!(
                 "{length} bytes are more than {OUTPUT_BYTES_MAX}; redirect it to a file and download that"
             ),
@@ -337,7 +337,7 @@ impl Lane {
 pub(super) fn late(spec: &NodeSpec, command: &Command) -> RemoteError {
     RemoteError::Deadline {
         node: spec.node.name.to_string(),
-        command: shorten(&command.script),
+        command: Command::label(&command.script),
         deadline: command.deadline,
     }
 }
@@ -345,11 +345,7 @@ pub(super) fn late(spec: &NodeSpec, command: &Command) -> RemoteError {
 /// The error of a command that may have run.
 pub(super) fn lost(spec: &NodeSpec, command: &Command, reason: String) -> RemoteError {
     let node = spec.node.name.to_string();
-    RemoteError::Lost { node, command: shorten(&command.script), reason }
-}
-
-fn shorten(script: &str) -> String {
-    script.chars().take(200).collect()
+    RemoteError::Lost { node, command: Command::label(&command.script), reason }
 }
 
 /// Waits longer each time, and never as long as the neighbour does.
