@@ -365,7 +365,8 @@ async fn judge(
     progress: &Progress,
 ) -> Result<Conclusion, Ending> {
     let (folder, plan) = (resolved.folder.clone(), resolved.plan.clone());
-    let checkers = verdict::checkers(&*resolved.workload);
+    let checkers =
+        verdict::checkers(&*resolved.workload, &plan.system.guarantees.unwrap_or_default());
     let crash_patterns = resolved.system.db().crash_patterns();
     let (limits, progress, ended) = (resolved.settings.check, progress.clone(), ending.clone());
     let concluded = tokio::task::spawn_blocking(move || {

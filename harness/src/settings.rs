@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use chrono::{DateTime, Utc};
+use deposed_checkers::Claims;
 use deposed_core::Node;
 use deposed_nemeses::Timing;
 use deposed_report::{
@@ -165,6 +166,7 @@ impl Settings {
                 version: None,
                 options: system_options,
                 claims: claims(of.claims),
+                guarantees: Some(*of.guarantees),
             },
             workload: WorkloadPlan { name: self.workload.clone(), options: workload },
             faults: FaultPlan {
@@ -229,6 +231,8 @@ pub struct Occasion<'a> {
     pub system_options: &'a BTreeMap<String, String>,
     /// What its vendor promises, by checker.
     pub claims: &'a BTreeMap<String, String>,
+    /// What holds with these options.
+    pub guarantees: &'a Claims,
     /// Fault lanes as the user wrote them.
     pub lanes: Vec<String>,
     /// `embedded lab`, or the inventory.
@@ -259,6 +263,7 @@ mod tests {
             system_name: "mine",
             system_options: &settings.system_options,
             claims: &BTreeMap::from([("linearizable".into(), "Always. (the manual)".into())]),
+            guarantees: &Claims::default(),
             lanes: vec!["kill:all".into(), "pause".into()],
             origin: "embedded lab".into(),
             nodes: &[],

@@ -6,7 +6,7 @@ use std::fs::{self, File};
 use std::io;
 use std::path::{Path, PathBuf};
 
-use deposed_checkers::{Checker, Stats, Verdict};
+use deposed_checkers::{Checker, Claims, Stats, Verdict};
 use deposed_history::{History, ReadError, ReadOptions};
 use deposed_report::{Check, Ending, Line, LogExcerpt, Plan, Report, Run, window_of_interest};
 use deposed_workloads::Workload;
@@ -81,10 +81,10 @@ pub struct Case<'a> {
 }
 
 /// The checkers that judge a run of a workload, in the order they are told, but for the search of
-/// the logs, which comes right after the first.
-pub fn checkers(workload: &dyn Workload) -> Vec<Box<dyn Checker>> {
+/// the logs, which comes right after the first. What the system claims is in the plan.
+pub fn checkers(workload: &dyn Workload, claims: &Claims) -> Vec<Box<dyn Checker>> {
     let mut checkers: Vec<Box<dyn Checker>> = vec![Box::new(Stats)];
-    checkers.extend(workload.checkers());
+    checkers.extend(workload.checkers(claims));
     checkers
 }
 

@@ -7,7 +7,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use deposed_checkers::Checker;
+use deposed_checkers::{Checker, Claims, Fencing};
 use deposed_core::generator::{Generator, from_fn, independent};
 use deposed_core::{Invocation, OpSet};
 use deposed_history::Value;
@@ -83,7 +83,7 @@ impl Workload for FailoverLog {
         Generators { main: main.boxed(), last: Some(LastReads::of_all(lists).boxed()) }
     }
 
-    fn checkers(&self) -> Vec<Box<dyn Checker>> {
-        Vec::new()
+    fn checkers(&self, claims: &Claims) -> Vec<Box<dyn Checker>> {
+        vec![Box::new(Fencing { claims: *claims })]
     }
 }

@@ -5,7 +5,7 @@
 //! What the resource accepted, and in which order, is in its own log, which is collected as a second
 //! history. What clients were told is compared with it.
 
-use deposed_checkers::Checker;
+use deposed_checkers::{Checker, Claims, Fencing};
 use deposed_core::generator::{Generator, from_fn};
 use deposed_core::{Invocation, OpSet};
 use deposed_history::Value;
@@ -81,7 +81,7 @@ impl Workload for FencedRegister {
         Generators { main: main.boxed(), last }
     }
 
-    fn checkers(&self) -> Vec<Box<dyn Checker>> {
-        Vec::new()
+    fn checkers(&self, claims: &Claims) -> Vec<Box<dyn Checker>> {
+        vec![Box::new(Fencing { claims: *claims })]
     }
 }

@@ -11,6 +11,7 @@ mod etcd;
 mod failover_log;
 mod fenced_register;
 mod grpc;
+mod guarantees;
 mod install;
 mod json;
 mod last_reads;

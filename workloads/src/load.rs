@@ -11,6 +11,7 @@ use deposed_core::Node;
 
 use crate::blueprint::{self, Blueprint, PrimariesBy, Readiness};
 use crate::endpoint::{ClientKind, Endpoint, EndpointPlan};
+use crate::guarantees;
 use crate::mistakes::Mistakes;
 use crate::registry::{BUNDLED, CLIENT_KINDS};
 use crate::stdio::StdioEndpoint;
@@ -146,6 +147,7 @@ fn build(
             parts.push(NodePart { blueprint, endpoint });
         }
     }
+    let guarantees = guarantees::render(&file, nodes, &chosen, &mut mistakes);
     if !mistakes.is_empty() {
         return Err(mistakes.lines());
     }
@@ -156,6 +158,7 @@ fn build(
         install: options.install,
         parts,
         records: kind.and_then(|kind| kind.records),
+        guarantees,
     })
 }
 

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use deposed_checkers::Checker;
+use deposed_checkers::{Checker, Claims, Fencing};
 use deposed_core::generator::{Context, Generator, Next, Thread, independent};
 use deposed_core::{Invocation, OpSet};
 use deposed_history::fencing::{FencedWrite, Token};
@@ -64,8 +64,8 @@ impl Workload for Lock {
         Generators { main: main.boxed(), last: None }
     }
 
-    fn checkers(&self) -> Vec<Box<dyn Checker>> {
-        Vec::new()
+    fn checkers(&self, claims: &Claims) -> Vec<Box<dyn Checker>> {
+        vec![Box::new(Fencing { claims: *claims })]
     }
 }
 
@@ -145,8 +145,15 @@ impl Client {
                     }
                 }
             }
-            // A write that got no answer does not end the hold, but its client is gone.
             ("fenced-write", OpType::Ok) => {}
+            // Refused, it knows that its lease is over, and finishes what it was about to do all
+            // the same, as clients do that have no other thought.
+            ("fenced-write", OpType::Fail) => {
+                if let Some(hold) = &mut self.hold {
+                    hold.valid_until = 0;
+                }
+            }
+            // A write that got no answer does not end the hold, but its client is gone.
             _ => {
                 self.hold = None;
                 self.busy_until = time + RETRY_NS;

@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use deposed_checkers::{Checker, Linearizable, ModelKind, Staleness};
+use deposed_checkers::{Checker, Claims, Linearizable, ModelKind, Staleness};
 use deposed_core::generator::{Context, Generator, Next, Thread, independent};
 use deposed_core::{Invocation, OpSet};
 use deposed_history::{Op, OpType, Value};
@@ -59,7 +59,7 @@ impl Workload for Register {
         Generators { main: main.boxed(), last: Some(last.boxed()) }
     }
 
-    fn checkers(&self) -> Vec<Box<dyn Checker>> {
+    fn checkers(&self, _claims: &Claims) -> Vec<Box<dyn Checker>> {
         vec![
             Box::new(Linearizable::new(ModelKind::CasRegister).keyed(self.keyed())),
             Box::new(Staleness { keyed: self.keyed() }),
@@ -248,7 +248,7 @@ mod tests {
         let (mut ops, _) = run(None);
         let verdict = |ops: &[Op]| {
             let history = History::from_ops(Header { keyed: true, ..Header::default() }, ops);
-            Register.checkers()[0].check(&history, &Budget::unlimited()).verdict
+            Register.checkers(&Claims::default())[0].check(&history, &Budget::unlimited()).verdict
         };
         assert_eq!(verdict(&ops), Verdict::Valid);
         let read = |op: &&mut Op| {

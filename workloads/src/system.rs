@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use async_trait::async_trait;
+use deposed_checkers::Claims;
 use deposed_core::{
     Client, ClientError, ClientFactory, Db, Node, NodeClock, OpSet, Records, System,
 };
@@ -48,6 +49,7 @@ pub struct DescribedSystem {
     pub(crate) install: bool,
     pub(crate) parts: Vec<NodePart>,
     pub(crate) records: Option<ReadRecords>,
+    pub(crate) guarantees: Claims,
 }
 
 /// One node's part of a system.
@@ -65,6 +67,11 @@ impl DescribedSystem {
     /// The options in force, defaults included: part of the plan.
     pub const fn options(&self) -> &BTreeMap<String, String> {
         &self.options
+    }
+
+    /// What holds with these options: what breaks it is a violation.
+    pub const fn guarantees(&self) -> &Claims {
+        &self.guarantees
     }
 
     pub(crate) fn part(&self, node: &str) -> Option<&NodePart> {

@@ -47,6 +47,10 @@ pub(crate) struct SystemFile {
     /// What the vendor promises, by topic: quoted in reports.
     #[serde(default)]
     pub(crate) claims: BTreeMap<String, String>,
+    /// What holds with the options chosen: `true`, `false` or a template that says so. Left out:
+    /// all that can be promised.
+    #[serde(default)]
+    pub(crate) guarantees: BTreeMap<String, Spanned<toml::Value>>,
 }
 
 /// A choice of the user.

@@ -1,6 +1,6 @@
 //! A workload: what clients do, and which checkers judge it.
 
-use deposed_checkers::Checker;
+use deposed_checkers::{Checker, Claims};
 use deposed_core::{Generator, OpSet};
 use serde::{Deserialize, Serialize};
 
@@ -43,6 +43,7 @@ pub trait Workload: Send + Sync {
     /// The operations of one run.
     fn generators(&self, options: &WorkloadOptions) -> Generators;
 
-    /// The checkers that judge its histories, besides those that judge every run.
-    fn checkers(&self) -> Vec<Box<dyn Checker>>;
+    /// The checkers that judge its histories, besides those that judge every run. What the system
+    /// claims decides what they call broken and what merely dangerous.
+    fn checkers(&self, claims: &Claims) -> Vec<Box<dyn Checker>>;
 }

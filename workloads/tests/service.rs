@@ -189,7 +189,7 @@ fn what_is_bundled_loads() {
     }
     for listed in workloads() {
         assert_eq!(workload(listed.name()).unwrap().about(), listed.about());
-        assert!(!listed.checkers().is_empty());
+        assert!(!listed.checkers(&deposed_checkers::Claims::default()).is_empty());
     }
 }
 

@@ -6,6 +6,7 @@
 use std::collections::BTreeMap;
 
 use chrono::{DateTime, Utc};
+use deposed_checkers::Claims;
 use serde::{Deserialize, Serialize};
 
 /// The schema of `plan.json` that this build writes.
@@ -59,6 +60,9 @@ pub struct SystemPlan {
     /// What its vendor promises, quoted.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub claims: Vec<Claim>,
+    /// What holds with these options, as checkers of failover take it; absent: everything.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub guarantees: Option<Claims>,
 }
 
 /// A promise of a vendor.

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use anyhow::anyhow;
-use deposed_checkers::{Analysis, Checker, MODELS, ModelOptions, Verdict, model};
+use deposed_checkers::{Analysis, Checker, Claims, MODELS, ModelOptions, Verdict, model};
 use deposed_core::{Node, System};
 use deposed_history::{Format, History, ReadOptions};
 use deposed_report::{Check, Ending, Plan, Results, check_line};
@@ -165,7 +165,7 @@ fn check_file(args: &Args) -> Result<u8, Failure> {
             known.join(", ")
         )));
     };
-    let mut checkers = verdict::checkers(&*workload);
+    let mut checkers = verdict::checkers(&*workload, &Claims::default());
     checkers.retain(|checker| args.wants(checker.name()));
     judge_file(args, &history, checkers)
 }
@@ -245,7 +245,7 @@ fn check_run(args: &Args) -> Result<u8, Failure> {
     let workload = workload(&plan.workload.name).ok_or_else(|| {
         Failure::usage(anyhow!("the workload {:?} is not known here", plan.workload.name))
     })?;
-    let mut checkers = verdict::checkers(&*workload);
+    let mut checkers = verdict::checkers(&*workload, &plan.system.guarantees.unwrap_or_default());
     checkers.retain(|checker| args.wants(checker.name()));
     if checkers.is_empty() {
         return Err(nothing_selected(args));

@@ -2,6 +2,7 @@
 
 use std::fmt::Write as _;
 
+use deposed_checkers::Claims;
 use deposed_workloads::{systems, workloads};
 
 use super::{Failure, out};
@@ -62,8 +63,11 @@ fn workloads_text() -> String {
     let mut text = String::from("workloads (--workload)\n");
     for workload in workloads() {
         let _ = writeln!(text, "  {:<14} {}", workload.name(), workload.about());
-        let checkers: Vec<String> =
-            workload.checkers().iter().map(|checker| checker.name().to_owned()).collect();
+        let checkers: Vec<String> = workload
+            .checkers(&Claims::default())
+            .iter()
+            .map(|checker| checker.name().to_owned())
+            .collect();
         let _ = writeln!(text, "  {:<14}   judged by {}", "", checkers.join(", "));
     }
     text

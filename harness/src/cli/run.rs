@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use anyhow::{Context, anyhow};
 use chrono::Utc;
+use deposed_checkers::Claims;
 use deposed_core::{Node, System};
 use deposed_lab::packages::{self, Requirement};
 use deposed_lab::{Hub, Lab, LabSpec, MAX_NODES};
@@ -322,6 +323,7 @@ struct Chosen {
     system: Arc<dyn System>,
     options: BTreeMap<String, String>,
     claims: BTreeMap<String, String>,
+    guarantees: Claims,
     lanes: Vec<LaneSpec>,
 }
 
@@ -364,7 +366,8 @@ fn choose(
     match system {
         Some(system) if mistakes.is_empty() => {
             let (options, claims) = (system.options().clone(), system.summary().claims.clone());
-            Ok(Chosen { options, claims, system: Arc::new(system), lanes })
+            let guarantees = *system.guarantees();
+            Ok(Chosen { options, claims, guarantees, system: Arc::new(system), lanes })
         }
         _ => Err(Failure::usage(anyhow!(mistakes.join("\n  ")))),
     }
@@ -381,8 +384,10 @@ fn start(
 ) -> Result<u8, Failure> {
     let now = Utc::now();
     let addresses: Vec<Node> = nodes.iter().map(|spec| spec.node.clone()).collect();
-    let mut checkers: Vec<String> =
-        verdict::checkers(&*workload).iter().map(|checker| checker.name().to_owned()).collect();
+    let mut checkers: Vec<String> = verdict::checkers(&*workload, &chosen.guarantees)
+        .iter()
+        .map(|checker| checker.name().to_owned())
+        .collect();
     checkers.insert(1, "log-patterns".into());
     let plan = settings.plan(Occasion {
         id: format!("{:06x}", rand::random::<u32>() >> 8),
@@ -391,6 +396,7 @@ fn start(
         system_name: chosen.system.name(),
         system_options: &chosen.options,
         claims: &chosen.claims,
+        guarantees: &chosen.guarantees,
         lanes: chosen.lanes.iter().map(|lane| lane.text.clone()).collect(),
         origin,
         nodes: &addresses,

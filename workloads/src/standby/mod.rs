@@ -5,5 +5,7 @@
 
 mod client;
 mod records;
+#[cfg(test)]
+mod tests;
 
 pub(crate) use client::KIND;

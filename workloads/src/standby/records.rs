@@ -1,8 +1,11 @@
-//! What the store wrote down: the volume's log, the external service's, and who was let lead.
+//! What the store wrote down: the volume's log, the external service's, who was let lead, and the
+//! log of each node as it is at the end.
+
+use std::collections::BTreeMap;
 
 use deposed_core::NodeClock;
-use deposed_history::Op;
-use deposed_history::fencing::LogEvent;
+use deposed_history::fencing::{LogEvent, Seen};
+use deposed_history::{Op, Value};
 use serde::Deserialize;
 
 use crate::json;
@@ -48,6 +51,7 @@ pub(crate) fn read(name: &str, text: &str, clock: &NodeClock) -> Result<Vec<Op>,
         "volume.jsonl" => attempt,
         "external.jsonl" => performance,
         "grants.jsonl" => promotion,
+        "log.jsonl" => return snapshots(whole),
         _ => return Ok(Vec::new()),
     };
     let events = (1..).zip(whole.lines()).map(|(number, line)| {
@@ -90,6 +94,27 @@ fn promotion(line: &str, clock: &NodeClock) -> serde_json::Result<Op> {
     Ok(LogEvent::Granted { resource: "volume", token: line.token, at }.to_op())
 }
 
+/// Everything a node has in its log, by list: what is in none of those of the last term is gone.
+fn snapshots(text: &str) -> Result<Vec<Op>, String> {
+    let mut lists: BTreeMap<String, Vec<String>> = BTreeMap::new();
+    let mut epoch = 0;
+    for (number, line) in (1..).zip(text.lines()) {
+        // Other entries may have values that are no ids.
+        let entry: serde_json::Value =
+            serde_json::from_str(line).map_err(|e| format!("log.jsonl, line {number}: {e}"))?;
+        epoch = entry["term"].as_i64().unwrap_or(epoch);
+        if let (Some(list), Some(id)) = (entry["list"].as_str(), entry["value"].as_str()) {
+            lists.entry(list.to_owned()).or_default().push(id.to_owned());
+        }
+    }
+    let snapshot = |(list, ids): (&String, &Vec<String>)| {
+        let seen = Seen::Every(ids.iter().map(String::as_str).collect());
+        let (node, epoch, value) = (None, Some(epoch), Value::Nil);
+        LogEvent::Snapshot { resource: list, node, epoch, seen, value }.to_op()
+    };
+    Ok(lists.iter().map(snapshot).collect())
+}
+
 #[cfg(test)]
 mod tests {
     use deposed_history::fencing::Stamp;
@@ -116,6 +141,18 @@ mod tests {
 
         let grants = "{\"wall_ns\":1,\"token\":3,\"node\":\"n1\"}\n";
         assert_eq!(&*read("grants.jsonl", grants, &clock).unwrap()[0].f, "granted");
+        let log = "{\"term\":1,\"op\":\"nothing\"}\n\
+                   {\"term\":2,\"op\":\"append\",\"list\":\"log-0\",\"value\":\"a1\"}\n\
+                   {\"term\":2,\"op\":\"write\",\"key\":\"k\",\"value\":7}\n";
+        let ops = read("log.jsonl", log, &clock).unwrap();
+        let history = History::from_ops(Header::default(), &ops);
+        let LogEvent::Snapshot { resource, epoch, seen, .. } =
+            LogEvent::parse(history.op(0)).unwrap()
+        else {
+            panic!("{ops:?}")
+        };
+        assert_eq!((resource, epoch, seen), ("log-0", Some(2), Seen::Every(vec!["a1"])));
+
         assert!(read("standby.log", "whatever\n", &clock).unwrap().is_empty());
         assert!(read("volume.jsonl", "{}\n", &clock).unwrap_err().contains("line 1"));
     }
