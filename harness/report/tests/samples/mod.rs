@@ -412,6 +412,7 @@ fn plan(lanes: &[&str], seconds: u64) -> Plan {
             name: "etcd".into(),
             version: None,
             options: BTreeMap::new(),
+            guarantees: None,
             claims: vec![Claim {
                 checker: Some("linearizable".into()),
                 quote: "etcd ensures linearizability for all other operations by default".into(),
