@@ -105,13 +105,15 @@ impl Daemon {
         let mut deposed = self.node.as_ref().map(|node| node.deposed());
         let mut revoked = self.volume.as_ref().map(Volume::revoked);
         loop {
+            // In this order: whoever is shut out is not even listened to.
             let request = tokio::select! {
+                biased;
+                () = is_revoked(&mut revoked, &caller) => return stream.get_mut().set_zero_linger(),
+                () = is_deposed(&mut deposed, session.is_some()) => return Ok(()),
                 read = read_line(&mut stream) => match read? {
                     Some(line) => serde_json::from_slice(&line)?,
                     None => return Ok(()),
                 },
-                () = is_deposed(&mut deposed, session.is_some()) => return Ok(()),
-                () = is_revoked(&mut revoked, &caller) => return stream.get_mut().set_zero_linger(),
             };
             if let Request::Hello { from } = request {
                 caller = from;

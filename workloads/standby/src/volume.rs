@@ -112,6 +112,10 @@ impl Volume {
         grant: String,
     ) -> io::Result<Reply> {
         let mut content = self.content();
+        // A request that was read just before its client was shut out comes too late.
+        if self.revoked.borrow().contains(client) {
+            return Ok(Reply::fail("shut out"));
+        }
         let register = content.registers.entry(grant.clone()).or_default();
         if register.ids.contains(&id) {
             return Ok(self.done(Value::Null));
@@ -133,6 +137,8 @@ impl Volume {
 
     /// Lets a client in, or shuts it out: its connections are reset before this is answered.
     fn admit(&self, client: String, in_again: bool) -> io::Result<Reply> {
+        // Nothing is being written meanwhile.
+        let _content = self.content();
         let mut revoked = self.revoked.borrow().clone();
         let changed = if in_again { revoked.remove(&client) } else { revoked.insert(client) };
         if changed {

@@ -101,3 +101,25 @@ async fn any_node_reads_old_data() {
     let read = old.call(&list(), crate::cluster::LIMIT).await.unwrap();
     assert!(matches!(&read, Reply::Ok { value: Value::Array(list), .. } if list[0] == 1));
 }
+
+/// Regression: a client that was shut out could connect again, and now and then be listened to
+/// before it was noticed.
+#[tokio::test]
+async fn who_is_shut_out_stays_out() {
+    let cluster = Cluster::start("--fencing revoke");
+    pause(200).await;
+    let client = || "client".to_owned();
+    let done = cluster.ask(4, Request::VolumeRead { grant: "a".into() }).await;
+    assert!(matches!(done, Reply::Ok { .. }), "{done:?}");
+    let mut observer = deposed_standby::Link::new(cluster.client(4).addr(), "n4");
+    observer.call(&Request::Revoke { client: client() }, crate::cluster::LIMIT).await.unwrap();
+    for id in 0..50 {
+        let (id, grant) = (format!("w{id}"), "leader".into());
+        let write = Request::VolumeWrite { token: 1, id, value: 1.into(), grant };
+        let refused = cluster.ask(4, write).await;
+        assert!(matches!(refused, Reply::Info { .. }), "{refused:?}");
+    }
+    observer.call(&Request::Admit { client: client() }, crate::cluster::LIMIT).await.unwrap();
+    let done = cluster.ask(4, Request::VolumeRead { grant: "a".into() }).await;
+    assert!(matches!(done, Reply::Ok { .. }), "{done:?}");
+}
