@@ -141,7 +141,7 @@ fn all_mistakes_at_once() {
         format!("{file}:2:8: name: use letters, digits, `-`, `_` and `.` only"),
         format!(
             "{file}:7:9: service.start: `nodee` is not a name here; there are data, log, node, \
-             nodes, options, others, peers, ports"
+             nodes, options, others, peers, ports, program"
         ),
         format!(
             "{file}:8:8: service.data: `/var/lib` is too precious to be emptied: name a directory \
@@ -175,7 +175,7 @@ fn the_readme_is_true() {
     assert_eq!(system.name(), "mystore");
     assert_eq!(system.summary().options["mode"].default, "safe");
     assert_eq!(system.options()["mode"], "fast");
-    assert!(system.summary().claims["consistency"].contains("linearizable"));
+    assert!(system.summary().claims["linearizable"].contains("linearizable"));
 }
 
 /// Every bundled system loads, on IPv6 too, and every workload can be found by its name.
@@ -199,7 +199,7 @@ fn unknown_system() {
     let error = load_system("etdc", &[], &SystemOptions::default()).err().unwrap();
     assert_eq!(
         error.to_string(),
-        "no system is called `etdc`: use etcd, or the path of a system.toml (with a slash)"
+        "no system is called `etdc`: use etcd, standby, or the path of a system.toml (with a slash)"
     );
     let error = load_system("./nowhere.toml", &[], &SystemOptions::default()).err().unwrap();
     assert!(matches!(error, LoadError::Unreadable { .. }), "{error}");

@@ -73,36 +73,3 @@ async fn check_before_pause() {
         assert_eq!(tokens.windows(2).any(|pair| pair[1] < pair[0]), fooled, "{tokens:?}");
     }
 }
-
-/// A leader that counts its lease from a reply that waited for it to wake believes it still leads,
-/// and answers reads from what it has.
-#[tokio::test]
-async fn renew_from_reply() {
-    for (flags, fooled) in [("", false), ("--mistake renew-from-reply", true)] {
-        let cluster = Cluster::start(&format!("--failover lease {flags}"));
-        let write = |value: i64| Request::Write { key: "k".into(), value: value.into() };
-        cluster.done(write(1)).await;
-        // Until the first long renewal is under way.
-        pause(100).await;
-        let old = cluster.leader(None).await;
-        let mut clients: Vec<_> = (0..50).map(|_| cluster.client(old)).collect();
-        for client in &mut clients {
-            client.open(LIMIT).await.unwrap();
-        }
-        cluster.signal(old, Signal::SIGSTOP);
-        let next = cluster.leader(Some(old)).await;
-        assert!(matches!(cluster.ask(next, write(2)).await, Reply::Ok { .. }));
-        // They wait for it to wake, and then they race with the news of the new leader.
-        let mut reads = tokio::task::JoinSet::new();
-        for mut client in clients {
-            let read = Request::Read { key: "k".into() };
-            reads.spawn(async move { client.call(&read, LIMIT).await });
-        }
-        pause(200).await;
-        cluster.signal(old, Signal::SIGCONT);
-        let reads = reads.join_all().await;
-        let stale =
-            reads.iter().any(|read| matches!(read, Ok(Reply::Ok { value, .. }) if *value == 1));
-        assert_eq!(stale, fooled, "{flags}");
-    }
-}
