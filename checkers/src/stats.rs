@@ -56,7 +56,7 @@ impl Checker for Stats {
             let reason = match (applied, seen.skipped) {
                 (0, 0) => format!("the fault {fault} was never injected"),
                 (0, skipped) => format!(
-                    "the fault {fault} was never injected: {skipped} times there was nothing to hit"
+                    "the fault {fault} was never injected: there was nothing to hit ({skipped} skipped)"
                 ),
                 (applied, _) => {
                     format!("the fault {fault} was never seen to bite ({applied} injected)")
@@ -170,6 +170,11 @@ mod tests {
         let skipped = judge(vec![ok.clone(), inject(Effect::Skipped)]);
         assert_eq!(
             skipped.undecided[0].reason,
+            "vacuous: the fault kill was never injected: there was nothing to hit (1 skipped)"
+        );
+        let unseen = judge(vec![ok.clone(), inject(Effect::Indeterminate)]);
+        assert_eq!(
+            unseen.undecided[0].reason,
             "vacuous: the fault kill was never seen to bite (1 injected)"
         );
         assert_eq!(judge(vec![ok, inject(Effect::Proven)]).verdict, Verdict::Valid);
