@@ -1,5 +1,7 @@
 //! Partitions: what they cut, what they leave alone, and who is believed.
 
+use std::time::{Duration, Instant};
+
 use deposed_core::{FaultContext, FaultError};
 
 use crate::namespaces::Namespaces;
@@ -157,12 +159,16 @@ async fn nodes_heal_themselves_when_the_lease_runs_out() {
     let before = net.everywhere(RULES);
     let cx = store::running(&net).await;
     let mut partition = nemesis("partition:one", &cx).await;
-    let (_, seen) = hurt(&mut *partition, &cx, &lease(2)).await;
+    // Long enough for a slow machine to see the cut before the lease runs out.
+    let (_, seen) = hurt(&mut *partition, &cx, &lease(8)).await;
     assert_proven(&seen);
-    tokio::time::sleep(std::time::Duration::from_millis(2500)).await;
+    let patience = Instant::now() + Duration::from_secs(30);
+    while net.everywhere(RULES) != before {
+        assert!(Instant::now() < patience, "{:?}", net.everywhere(RULES));
+        tokio::time::sleep(Duration::from_millis(200)).await;
+    }
     let links = [(1, "10.99.0.2"), (2, "fd99::1")];
     assert_eq!(net.reached(&links), links);
-    assert_eq!(net.everywhere(RULES), before);
 }
 
 /// After healing the timer is called off: no shell of ours is left asleep on a node.

@@ -1,6 +1,6 @@
 //! Kill and pause: what they do to processes, and who is believed.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use deposed_core::{FaultError, Process};
 use rand::SeedableRng;
@@ -107,11 +107,18 @@ async fn processes_recover_when_the_lease_runs_out() {
     let cx = store::running(&net).await;
     let mut pause = nemesis("pause:n1", &cx).await;
     let mut kill = nemesis("kill:n2", &cx).await;
-    assert_proven(&hurt(&mut *pause, &cx, &lease(1)).await.1);
-    assert_proven(&hurt(&mut *kill, &cx, &lease(1)).await.1);
-    tokio::time::sleep(Duration::from_millis(1700)).await;
-    let states = net.everywhere(STATES);
-    assert!(states.iter().all(|s| s.contains('S') && !s.contains('T')), "{states:?}");
+    // Long enough for a slow machine to see both faults before the leases run out.
+    assert_proven(&hurt(&mut *pause, &cx, &lease(8)).await.1);
+    assert_proven(&hurt(&mut *kill, &cx, &lease(8)).await.1);
+    let patience = Instant::now() + Duration::from_secs(30);
+    loop {
+        let states = net.everywhere(STATES);
+        if states.iter().all(|s| s.contains('S') && !s.contains('T')) {
+            break;
+        }
+        assert!(Instant::now() < patience, "{states:?}");
+        tokio::time::sleep(Duration::from_millis(200)).await;
+    }
 }
 
 /// Where nothing of the store runs there is nothing to hit, and that is said.
