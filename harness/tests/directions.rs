@@ -57,7 +57,9 @@ fn each_crate_knows_only_what_stands_before_it() {
         ("deposed-report", &["deposed-history", "deposed-checkers"]),
         ("deposed-core", &["deposed-history"]),
         ("deposed-lab", &[]),
-        ("deposed-nemeses", &["deposed-history", "deposed-core"]),
+        // It is alone on its node.
+        ("deposed-agent", &[]),
+        ("deposed-nemeses", &["deposed-history", "deposed-core", "deposed-agent"]),
         // A store that is tested knows nothing of what tests it.
         ("deposed-standby", &[]),
         (

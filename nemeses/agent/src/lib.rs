@@ -1,0 +1,44 @@
+//! What hurts on a node.
+//!
+//! One small program is put on each node and spoken to over its SSH channel, a JSON object a line
+//! ([`Request`], [`Reply`]); it opens no port. Each fault is a [`Primitive`], and each goes the same
+//! way ([`Agent`]):
+//!
+//! 1. *plan*: look at the node, touch nothing, and say all that undoing will take;
+//! 2. *record*: write that to the node's own journal, synced ([`Journal`]);
+//! 3. *apply*, *prove*, hold, *undo*, *prove undone*.
+//!
+//! A fault lives under a lease that whoever asked for it must renew ([`Lease`]). A second process,
+//! the keeper ([`keep`]), undoes everything from the journal when the lease runs out, whatever
+//! became of the connection, the controller or the agent. So [`Primitive::undo`] gets nothing but
+//! the record, and may be asked twice.
+//!
+//! # A new primitive
+//! A file with a type that is its own specification and implements [`Primitive`], its module below,
+//! and a line in `registry.rs`. Nothing else changes.
+
+mod agent;
+mod failure;
+mod home;
+mod journal;
+mod keeper;
+mod lease;
+mod primitive;
+mod process;
+mod protocol;
+mod registry;
+mod serve;
+mod stop;
+
+pub use agent::Agent;
+pub use failure::{Failure, Result};
+pub use home::Home;
+pub use journal::{Journal, Record};
+pub use keeper::{heal, keep};
+pub use lease::Lease;
+pub use primitive::{Primitive, Sight};
+pub use process::{Look, Process};
+pub use protocol::{Reply, Request};
+pub use registry::{Spec, Undo};
+pub use serve::serve;
+pub use stop::Stop;

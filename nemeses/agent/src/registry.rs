@@ -1,0 +1,89 @@
+//! Every primitive there is: one line each.
+
+use std::path::Path;
+
+use serde::{Deserialize, Serialize};
+
+use crate::primitive::{Primitive, Sight};
+use crate::{Home, Result};
+
+/// Makes [`Spec`] and [`Undo`] and what passes through them to the primitives. In JSON both are an
+/// object with one member, named after the fault: `{"stop":{…}}`.
+macro_rules! primitives {
+    ($($(#[$doc:meta])* $name:ident($primitive:ty),)*) => {
+        /// What is to be done to a node.
+        #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+        #[serde(rename_all = "kebab-case")]
+        pub enum Spec { $($(#[$doc])* $name($primitive),)* }
+
+        /// How to undo it.
+        #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+        #[serde(rename_all = "kebab-case")]
+        pub enum Undo { $($(#[$doc])* $name(<$primitive as Primitive>::Undo),)* }
+
+        impl Spec {
+            /// See [`Primitive::plan`].
+            pub(crate) fn plan(&self, home: &Home) -> Result<Undo> {
+                match self { $(Self::$name(it) => Ok(Undo::$name(it.plan(home)?)),)* }
+            }
+
+            /// See [`Primitive::apply`].
+            pub(crate) fn apply(&self, undo: &Undo) -> Result<()> {
+                match (self, undo) {
+                    $((Self::$name(it), Undo::$name(undo)) => it.apply(undo),)*
+                    #[allow(unreachable_patterns, reason = "reachable with two primitives")]
+                    _ => Err(mismatch()),
+                }
+            }
+
+            /// See [`Primitive::hold`].
+            pub(crate) fn hold(&self, undo: &Undo, ready: &Path) -> Result<()> {
+                match (self, undo) {
+                    $((Self::$name(it), Undo::$name(undo)) => it.hold(undo, ready),)*
+                    #[allow(unreachable_patterns, reason = "reachable with two primitives")]
+                    _ => Err(mismatch()),
+                }
+            }
+
+            /// See [`Primitive::prove`].
+            pub(crate) fn prove(&self, undo: &Undo) -> Result<Sight> {
+                match (self, undo) {
+                    $((Self::$name(it), Undo::$name(undo)) => it.prove(undo),)*
+                    #[allow(unreachable_patterns, reason = "reachable with two primitives")]
+                    _ => Err(mismatch()),
+                }
+            }
+
+            /// See [`Primitive::HELD`].
+            pub(crate) const fn held(&self) -> bool {
+                match self { $(Self::$name(_) => <$primitive as Primitive>::HELD,)* }
+            }
+
+            /// See [`Primitive::SURVIVES_REBOOT`].
+            pub(crate) const fn survives_reboot(&self) -> bool {
+                match self { $(Self::$name(_) => <$primitive as Primitive>::SURVIVES_REBOOT,)* }
+            }
+        }
+
+        impl Undo {
+            /// See [`Primitive::undo`].
+            pub(crate) fn undo(&self) -> Result<()> {
+                match self { $(Self::$name(undo) => <$primitive as Primitive>::undo(undo),)* }
+            }
+
+            /// See [`Primitive::prove_undone`].
+            pub(crate) fn prove_undone(&self) -> Result<Sight> {
+                match self { $(Self::$name(undo) => <$primitive as Primitive>::prove_undone(undo),)* }
+            }
+        }
+    };
+}
+
+primitives! {
+    /// Processes stand still (SIGSTOP).
+    Stop(crate::stop::Stop),
+}
+
+fn mismatch() -> crate::Failure {
+    crate::Failure::new("read a record", "its undo is of another fault than its specification")
+}

@@ -1,0 +1,60 @@
+//! Processes stand still: SIGSTOP, undone by SIGCONT.
+
+use nix::sys::signal::Signal;
+use serde::{Deserialize, Serialize};
+use serde_json::json;
+
+use crate::{Home, Look, Primitive, Process, Result, Sight};
+
+/// Stops these processes, and with a leader its whole group.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Stop {
+    /// Whom.
+    pub processes: Vec<Process>,
+}
+
+/// Whom to let go on: those that were not stopped already.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Stopped {
+    processes: Vec<Process>,
+}
+
+impl Primitive for Stop {
+    type Undo = Stopped;
+
+    fn plan(&self, _home: &Home) -> Result<Stopped> {
+        let running = |process: &Process| process.look() == Look::Running;
+        Ok(Stopped { processes: self.processes.iter().copied().filter(running).collect() })
+    }
+
+    fn apply(&self, undo: &Stopped) -> Result<()> {
+        undo.processes.iter().try_for_each(|process| process.signal(Signal::SIGSTOP))
+    }
+
+    fn prove(&self, _undo: &Stopped) -> Result<Sight> {
+        let looks: Vec<_> =
+            self.processes.iter().map(|process| (process, process.look())).collect();
+        let stopped = looks.iter().filter(|(_, look)| matches!(look, Look::Stopped { .. })).count();
+        let running = looks.iter().filter(|(_, look)| *look == Look::Running).count();
+        Ok(Sight {
+            holds: stopped > 0 && running == 0,
+            summary: format!("{stopped} of {} in state T", looks.len()),
+            figures: json!({ "processes": looks }),
+        })
+    }
+
+    fn undo(undo: &Stopped) -> Result<()> {
+        undo.processes.iter().try_for_each(|process| process.signal(Signal::SIGCONT))
+    }
+
+    fn prove_undone(undo: &Stopped) -> Result<Sight> {
+        let looks: Vec<_> =
+            undo.processes.iter().map(|process| (process, process.look())).collect();
+        let stopped = looks.iter().filter(|(_, look)| matches!(look, Look::Stopped { .. })).count();
+        Ok(Sight {
+            holds: stopped == 0,
+            summary: format!("{stopped} of {} in state T", looks.len()),
+            figures: json!({ "processes": looks }),
+        })
+    }
+}
