@@ -18,6 +18,7 @@
 //! and a line in `registry.rs`. Nothing else changes.
 
 mod agent;
+pub mod clock;
 mod failure;
 mod home;
 mod journal;
@@ -29,6 +30,7 @@ mod protocol;
 mod registry;
 mod serve;
 mod stop;
+pub mod vdso;
 
 pub use agent::Agent;
 pub use failure::{Failure, Result};

@@ -82,6 +82,8 @@ macro_rules! primitives {
 primitives! {
     /// Processes stand still (SIGSTOP).
     Stop(crate::stop::Stop),
+    /// Wall clocks of processes go wrong.
+    Clock(crate::clock::Clock),
 }
 
 fn mismatch() -> crate::Failure {

@@ -1,0 +1,119 @@
+//! An agent as it runs on a node, in folders that only one test uses.
+
+use std::io::{BufRead, BufReader, Write};
+use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use deposed_agent::{Failure, Home, Journal, Reply, Request, Sight, Spec};
+use tempfile::TempDir;
+
+/// A conversation with an agent, which has been given a lease.
+pub(crate) struct Node {
+    folder: TempDir,
+    agent: Child,
+    requests: ChildStdin,
+    replies: BufReader<ChildStdout>,
+}
+
+impl Node {
+    pub(crate) fn new() -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let (volatile, lasting) = (folder.path().join("run"), folder.path().join("lib"));
+        let mut agent = Command::new(env!("CARGO_BIN_EXE_deposed-agent"))
+            .arg("--home")
+            .args([volatile, lasting])
+            .arg("serve")
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let requests = agent.stdin.take().unwrap();
+        let replies = BufReader::new(agent.stdout.take().unwrap());
+        let mut node = Self { folder, agent, requests, replies };
+        node.renew(Duration::from_secs(120));
+        node
+    }
+
+    pub(crate) fn home(&self) -> Home {
+        Home::new(self.folder.path().join("run"), self.folder.path().join("lib"))
+    }
+
+    fn ask(&mut self, request: &Request) -> Reply {
+        writeln!(self.requests, "{}", serde_json::to_string(request).unwrap()).unwrap();
+        let mut line = String::new();
+        self.replies.read_line(&mut line).unwrap();
+        serde_json::from_str(&line).unwrap()
+    }
+
+    pub(crate) fn renew(&mut self, ttl: Duration) {
+        let ttl_ms = ttl.as_millis() as u64;
+        assert_eq!(self.ask(&Request::Renew { ttl_ms }), Reply::Done);
+    }
+
+    pub(crate) fn try_apply(&mut self, spec: Spec) -> Result<(), Failure> {
+        match self.ask(&Request::Apply { name: "test-1".into(), spec }) {
+            Reply::Done => Ok(()),
+            Reply::Failed(failure) => Err(failure),
+            other => panic!("{other:?}"),
+        }
+    }
+
+    /// Applies a fault and has it seen.
+    pub(crate) fn apply(&mut self, spec: Spec) -> Sight {
+        self.try_apply(spec).unwrap();
+        let sight = self.prove();
+        assert!(sight.holds, "{sight:?}");
+        sight
+    }
+
+    pub(crate) fn prove(&mut self) -> Sight {
+        self.seen(&Request::Prove { name: "test-1".into() })
+    }
+
+    /// Undoes it and has that seen.
+    pub(crate) fn undo(&mut self) -> Sight {
+        let sight = self.seen(&Request::Undo { name: "test-1".into() });
+        assert!(sight.holds, "{sight:?}");
+        sight
+    }
+
+    fn seen(&mut self, request: &Request) -> Sight {
+        match self.ask(request) {
+            Reply::Seen(sight) => sight,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    /// Kills the agent, which healing must survive.
+    pub(crate) fn kill_agent(&mut self) {
+        self.agent.kill().unwrap();
+        self.agent.wait().unwrap();
+    }
+
+    /// Whether nothing is left to be undone.
+    pub(crate) fn is_clean(&self) -> bool {
+        Journal::lock(&self.home()).unwrap().records().unwrap().is_empty()
+    }
+}
+
+impl Drop for Node {
+    fn drop(&mut self) {
+        // A keeper that outlived the folder would look for it until its lease is over.
+        if self.agent.try_wait().is_ok_and(|status| status.is_none()) {
+            let _ = self.ask(&Request::UndoAll);
+            let _ = self.ask(&Request::Renew { ttl_ms: 0 });
+            let _ = self.agent.kill();
+        }
+        let _ = self.agent.wait();
+    }
+}
+
+/// Waits, for as long as a busy machine may need.
+#[track_caller]
+pub(crate) fn until(what: &str, mut is: impl FnMut() -> bool) {
+    let start = Instant::now();
+    while !is() {
+        assert!(start.elapsed() < Duration::from_secs(60), "never came true: {what}");
+        std::thread::sleep(Duration::from_millis(10));
+    }
+}
