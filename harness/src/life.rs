@@ -132,7 +132,7 @@ async fn on_claimed(
     for healed in heal_all(&cluster, &[]).await.into_values() {
         healed.map_err(|error| infrastructure(&error))?;
     }
-    let set_up = unless_interrupted(interrupt, rig.setup()).await;
+    let set_up = unless_interrupted(interrupt, rig.setup(|line| progress.warn(line))).await;
     let ready = match set_up {
         Ok(Ok(())) => Ok(()),
         Ok(Err(error)) => Err(infrastructure(&error)),
@@ -189,7 +189,13 @@ async fn on_claimed(
     } else {
         teardown(&rig, progress).await;
     }
-    concluded
+    // A verdict that could not be written is the smaller trouble: why recording ended comes first.
+    match (concluded, ending) {
+        (Err(Ending::Infrastructure { reason: then }), Ending::Infrastructure { reason }) => {
+            Err(Ending::Infrastructure { reason: format!("{reason}\nafter that: {then}") })
+        }
+        (concluded, _) => concluded,
+    }
 }
 
 /// The longest that a run with these settings can use its nodes.

@@ -133,13 +133,25 @@ pub enum Taken {
 
 impl Rig {
     /// Installs the system, clears whatever an earlier run left of it, starts it, and waits until it
-    /// serves. Each step is finished on all nodes before the next begins.
+    /// serves. Each step is finished on all nodes before the next begins. Tells at once which
+    /// packages were installed on which nodes, if any were.
     ///
     /// # Errors
     /// With the failures of all nodes of the first step that failed anywhere.
-    pub async fn setup(&self) -> Result<(), Failures<SystemError>> {
+    pub async fn setup(&self, tell: impl FnOnce(String)) -> Result<(), Failures<SystemError>> {
         let (cluster, db) = (&self.cluster, self.system.db());
-        self.everywhere(|remote| db.install(cluster, remote)).await?;
+        let installed = self.everywhere(|remote| db.install(cluster, remote)).await?;
+        let mut nodes_by_packages: BTreeMap<String, Vec<&str>> = BTreeMap::new();
+        for (node, packages) in cluster.nodes().zip(installed) {
+            if !packages.is_empty() {
+                nodes_by_packages.entry(packages.join(", ")).or_default().push(&node.name);
+            }
+        }
+        if !nodes_by_packages.is_empty() {
+            let parts =
+                nodes_by_packages.iter().map(|(p, nodes)| format!("{p} on {}", nodes.join(" ")));
+            tell(format!("installed {}", parts.collect::<Vec<_>>().join("; ")));
+        }
         self.everywhere(|remote| db.teardown(cluster, remote)).await?;
         self.everywhere(|remote| db.setup(cluster, remote)).await?;
         self.ready().await

@@ -81,7 +81,7 @@ pub struct Case<'a> {
 }
 
 /// The checkers that judge a run of a workload, in the order they are told, but for the search of
-/// the logs, which comes right after the first. What the system claims is in the plan.
+/// the logs, which comes right after the first where logs were collected. What the system claims is in the plan.
 pub fn checkers(workload: &dyn Workload, claims: &Claims) -> Vec<Box<dyn Checker>> {
     let mut checkers: Vec<Box<dyn Checker>> = vec![Box::new(Stats)];
     checkers.extend(workload.checkers(claims));
@@ -119,9 +119,14 @@ pub fn conclude(
     let history = load(&folder.history(), &ReadOptions::default(), progress)?;
     let found = case.logs.search(case.crash_patterns)?;
     let mut checkers = case.checkers;
-    let place = checkers.len().min(1);
     let crashes = Logs::crashes(&found);
-    checkers.insert(place, Box::new(found));
+    if found.files > 0 {
+        let place = checkers.len().min(1);
+        checkers.insert(place, Box::new(found));
+    } else if !found.patterns.is_empty() {
+        // Nothing was searched, so that nothing may be said of it.
+        progress.warn("no log of a node was collected: log-patterns is left out");
+    }
     let checks: Vec<Check> = checkers
         .iter()
         .map(|checker| {

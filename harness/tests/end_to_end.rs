@@ -307,6 +307,46 @@ fn a_missing_package_is_named_and_not_installed_against_the_users_will() {
     ]);
 }
 
+/// Takes the store's package off a node and offers it again in a package archive on the node
+/// itself, so that the installation that follows is a real one without a way to any other.
+const ONLY_IN_AN_ARCHIVE: &str = r#"set -e
+mkdir -p /opt/archive/tree/DEBIAN && cd /opt/archive
+dpkg-query -s etcd-server | sed '/^Status:/d; /^Conffiles:/,/^[^ ]/{/^Conffiles:/d; /^ /d}' > tree/DEBIAN/control
+dpkg-query -L etcd-server | while read -r file; do [ -f "$file" ] && cp --parents -a "$file" tree; done || true
+dpkg-deb -Znone --build tree etcd-server.deb >/dev/null && rm -r tree
+{ dpkg-deb -f etcd-server.deb; echo "Filename: ./etcd-server.deb"
+  echo "Size: $(stat -c %s etcd-server.deb)"; echo "SHA256: $(sha256sum etcd-server.deb | cut -d' ' -f1)"; } > Packages
+dpkg --purge etcd-server >/dev/null 2>&1
+rm -rf /etc/apt/sources.list.d/* /var/lib/apt/lists/*
+echo 'deb [trusted=yes] file:/opt/archive ./' > /etc/apt/sources.list
+! command -v etcd"#;
+
+#[test]
+fn a_missing_package_is_installed_on_the_nodes_that_miss_it() {
+    let bench = Bench::new();
+    let name = format!("e2e{}", std::process::id());
+    bench.run(&format!("lab up --nodes 3 --for etcd --name {name}")).ends_with(0);
+    let on = |node: &str, script: &str| {
+        let words = format!("lab ssh --name {name} {node}");
+        Ran::of(bench.deposed(&words).arg(script).output().unwrap())
+    };
+    let prepared = ["n1", "n3"].map(|node| on(node, ONLY_IN_AN_ARCHIVE));
+    let run = format!("lab exec --name {name} -- {} run etcd", env!("CARGO_BIN_EXE_deposed"));
+    let refused = bench.run(&format!("{run} --time 3s --no-install"));
+    let ran = bench.run(&format!("{run} --time 5s --faults kill --output plain"));
+    let installed = ["n1", "n3"].map(|node| on(node, "dpkg-query -W etcd-server"));
+    let down = bench.run(&format!("lab down --name {name}"));
+    for ran in prepared {
+        ran.ends_with(0);
+    }
+    refused.ends_with(3).says(&["n1", "etcd-server", "apt-get install"]);
+    ran.ends_with(0).says(&["n1", "n3", "etcd-server"]);
+    for ran in installed {
+        ran.ends_with(0);
+    }
+    down.ends_with(0);
+}
+
 #[test]
 fn a_full_disk_ends_the_run_and_keeps_what_was_recorded() {
     let bench = Bench::new();
@@ -323,6 +363,8 @@ fn a_full_disk_ends_the_run_and_keeps_what_was_recorded() {
     let output = Command::new("unshare").args(["--mount", "sh", "-c", &script]).output().unwrap();
     let ran = Ran::of(output);
     assert!(ran.text.contains("No space left"), "{}", ran.text);
+    assert!(ran.text.contains("recording stopped after"), "{}", ran.text);
+    assert!(!ran.text.contains("tracing"), "{}", ran.text);
     assert!(ran.text.contains("check 0"), "what was recorded can be judged:\n{}", ran.text);
     ran.ends_with(3);
 }

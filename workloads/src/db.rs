@@ -93,7 +93,11 @@ impl DescribedSystem {
 
 #[async_trait]
 impl Db for DescribedSystem {
-    async fn install(&self, _cluster: &Cluster, remote: &dyn Remote) -> Result<(), SystemError> {
+    async fn install(
+        &self,
+        _cluster: &Cluster,
+        remote: &dyn Remote,
+    ) -> Result<Vec<String>, SystemError> {
         self.install_on(remote).await
     }
 

@@ -35,10 +35,11 @@ get install --no-install-recommends $packages || {
 "#;
 
 impl DescribedSystem {
-    /// Brings packages, uploads and the results of install commands to a node.
-    pub(crate) async fn install_on(&self, remote: &dyn Remote) -> Result<(), SystemError> {
+    /// Brings packages, uploads and the results of install commands to a node, and names the
+    /// packages that were not there before.
+    pub(crate) async fn install_on(&self, remote: &dyn Remote) -> Result<Vec<String>, SystemError> {
         let part = self.part_of(remote)?;
-        self.install_packages(remote).await?;
+        let installed = self.install_packages(remote).await?;
         for upload in &part.blueprint.upload {
             let bytes = tokio::fs::read(&upload.from)
                 .await
@@ -50,13 +51,13 @@ impl DescribedSystem {
             let command = Command::new(script).deadline(INSTALL_LIMIT);
             remote.run(command).await.map_err(self.failed("install"))?;
         }
-        Ok(())
+        Ok(installed)
     }
 
-    async fn install_packages(&self, remote: &dyn Remote) -> Result<(), SystemError> {
+    async fn install_packages(&self, remote: &dyn Remote) -> Result<Vec<String>, SystemError> {
         let wanted = &self.summary.packages;
         if wanted.is_empty() {
-            return Ok(());
+            return Ok(Vec::new());
         }
         let programs: Vec<String> = wanted.keys().map(|program| quote(program)).collect();
         let look = format!(
@@ -72,10 +73,11 @@ impl DescribedSystem {
         let (programs, packages): (Vec<&str>, BTreeSet<&str>) =
             missing.map(|(program, package)| (program.as_str(), package.as_str())).unzip();
         if programs.is_empty() {
-            return Ok(());
+            return Ok(Vec::new());
         }
         let programs = programs.join(", ");
-        let packages = packages.into_iter().collect::<Vec<_>>().join(" ");
+        let missing: Vec<String> = packages.into_iter().map(str::to_owned).collect();
+        let packages = missing.join(" ");
         if absent.contains("apt-get") {
             let reason = format!(
                 "{programs} missing, and there is no apt-get: install what Debian calls {packages}"
@@ -89,6 +91,7 @@ impl DescribedSystem {
         tracing::info!(node = %remote.node().name, %packages, "installing packages");
         let script = format!("packages={}\n{APT}", quote(&packages));
         let installed = remote.run(Command::new(script).deadline(INSTALL_LIMIT)).await;
-        installed.map(drop).map_err(self.failed("install packages"))
+        installed.map_err(self.failed("install packages"))?;
+        Ok(missing)
     }
 }

@@ -109,8 +109,13 @@ pub struct LogFile {
 /// The life of a store on a node. Every method may be called on all nodes in parallel.
 #[async_trait]
 pub trait Db: Send + Sync {
-    /// Makes sure the software is on the node: packages, uploads.
-    async fn install(&self, cluster: &Cluster, remote: &dyn Remote) -> Result<(), SystemError>;
+    /// Makes sure the software is on the node: packages, uploads. Names the packages that were not
+    /// there before: they stay.
+    async fn install(
+        &self,
+        cluster: &Cluster,
+        remote: &dyn Remote,
+    ) -> Result<Vec<String>, SystemError>;
 
     /// Configures and starts it with empty data. [`Db::teardown`] has run before.
     async fn setup(&self, cluster: &Cluster, remote: &dyn Remote) -> Result<(), SystemError>;

@@ -76,7 +76,10 @@ pub(crate) fn memory(bytes: u64) -> String {
 
 /// A length of time in milliseconds.
 pub(crate) fn duration_ms(ms: u64) -> String {
-    duration(ms.saturating_mul(1_000_000))
+    match ms {
+        0 => "< 1 ms".to_owned(),
+        ms => duration(ms.saturating_mul(1_000_000)),
+    }
 }
 
 /// A point of wall time in UTC, to the millisecond. Nanoseconds since the Unix epoch.

@@ -10,7 +10,7 @@ use deposed_history::{Format, History, ReadOptions};
 use deposed_report::{Check, Ending, Plan, Results, check_line};
 use deposed_workloads::{load_system, workload};
 
-use super::{Failure, ResultsArgs, note, out};
+use super::{Failure, ResultsArgs, duration, note, out};
 use crate::exit;
 use crate::judge::{Limits, judge};
 use crate::logs::Logs;
@@ -57,12 +57,12 @@ pub(super) struct Args {
     only: Vec<String>,
 
     /// Time each checker may take
-    #[arg(long, value_name = "DURATION", default_value = "60s",
-        value_parser = humantime::parse_duration)]
+    #[arg(long, value_name = "DURATION", default_value = "60s", value_parser = duration)]
     time: Duration,
 
     /// Memory each checker may take, in MiB
-    #[arg(long, value_name = "MIB", default_value_t = 4096)]
+    #[arg(long, value_name = "MIB", default_value_t = 4096,
+        value_parser = clap::value_parser!(u64).range(1..1 << 40))]
     memory: u64,
 
     /// Threads each checker may use [default: all]

@@ -1,11 +1,13 @@
 //! `deposed lab …`: clusters on this machine.
 
 use std::fmt::Write as _;
+use std::process::Command;
 
+use anyhow::Context;
 use clap::Subcommand;
-use deposed_lab::detached::{self, DEFAULT_NAME, Health};
+use deposed_lab::detached::{self, CLUSTER_VARIABLE, DEFAULT_NAME, Health};
 use deposed_lab::packages::{self, Install};
-use deposed_lab::{LabError, LabSpec, MAX_NODES};
+use deposed_lab::{Hub, Lab, LabError, LabSpec, MAX_NODES};
 
 use super::{Failure, note, out};
 use crate::exit;
@@ -30,20 +32,8 @@ pub(super) struct Args {
 enum Action {
     /// Bring up a lab that outlives this command
     Up {
-        /// How many nodes
-        #[arg(
-            long,
-            default_value_t = LabSpec::default().nodes,
-            value_parser = clap::value_parser!(u8).range(1..=i64::from(MAX_NODES))
-        )]
-        nodes: u8,
-        /// Refuse if packages are missing, instead of installing them
-        #[arg(long)]
-        no_install: bool,
-        /// Programs of the nodes' future work to install now, while there is a way to the host's
-        /// package registry: names of bundled systems
-        #[arg(long = "for", value_name = "SYSTEM")]
-        systems: Vec<String>,
+        #[command(flatten)]
+        shape: Shape,
         #[command(flatten)]
         name: Name,
     },
@@ -69,6 +59,32 @@ enum Action {
         #[arg(required = true, last = true)]
         command: Vec<String>,
     },
+    /// Bring up a lab that lasts as long as a command, which runs in its network
+    With {
+        #[command(flatten)]
+        shape: Shape,
+        /// The command; the variable DEPOSED_CLUSTER names the lab's inventory to it
+        #[arg(required = true, last = true)]
+        command: Vec<String>,
+    },
+}
+
+#[derive(Debug, clap::Args)]
+struct Shape {
+    /// How many nodes
+    #[arg(
+        long,
+        default_value_t = LabSpec::default().nodes,
+        value_parser = clap::value_parser!(u8).range(1..=i64::from(MAX_NODES))
+    )]
+    nodes: u8,
+    /// Refuse if packages are missing, instead of installing them
+    #[arg(long)]
+    no_install: bool,
+    /// Programs of the nodes' future work to install now, while there is a way to the host's
+    /// package registry: names of bundled systems
+    #[arg(long = "for", value_name = "SYSTEM")]
+    systems: Vec<String>,
 }
 
 #[derive(Debug, clap::Args)]
@@ -80,9 +96,7 @@ struct Name {
 
 pub(super) fn main(args: Args) -> Result<u8, Failure> {
     match args.action {
-        Action::Up { nodes, no_install, systems, name } => {
-            up(&name.name, nodes, no_install, &systems)?
-        }
+        Action::Up { shape, name } => up(&name.name, &shape)?,
         Action::Down(name) => down(&name.name)?,
         Action::Status => status()?,
         // These two replace this process, so that they only return to say why they could not.
@@ -92,6 +106,7 @@ pub(super) fn main(args: Args) -> Result<u8, Failure> {
         Action::Exec { name, command } => {
             return Err(failure(detached::exec(&name.name, &command)));
         }
+        Action::With { shape, command } => return with(&shape, &command),
     }
     Ok(exit::VALID)
 }
@@ -106,23 +121,49 @@ pub(super) fn ensure(
         .map_err(Failure::infrastructure)
 }
 
-fn up(name: &str, nodes: u8, no_install: bool, systems: &[String]) -> Result<(), Failure> {
-    let spec = LabSpec { nodes, ..LabSpec::default() };
-    let mut requirements = packages::lab_requirements(&spec);
-    for system in systems {
-        requirements.extend(super::run::requirements(system)?);
+impl Shape {
+    /// The lab asked for, once all it needs is installed.
+    fn spec(&self) -> Result<LabSpec, Failure> {
+        let spec = LabSpec { nodes: self.nodes, ..LabSpec::default() };
+        let mut requirements = packages::lab_requirements(&spec);
+        for system in &self.systems {
+            requirements.extend(super::run::requirements(system)?);
+        }
+        ensure(&requirements, self.no_install)?;
+        Ok(spec)
     }
-    ensure(&requirements, no_install)?;
-    let lab = detached::up(name, &spec).map_err(failure)?;
+}
+
+fn up(name: &str, shape: &Shape) -> Result<(), Failure> {
+    let lab = detached::up(name, &shape.spec()?).map_err(failure)?;
     out(&format!(
-        "lab {name} is up: {nodes} nodes, inventory {}\n\
+        "lab {name} is up: {} nodes, inventory {}\n\
          run a command in its network: deposed lab exec --name {name} -- COMMAND\n",
+        shape.nodes,
         lab.nodes_file().display()
     ))
 }
 
+/// Runs a command in a lab of its own, and ends as it ended.
+fn with(shape: &Shape, command: &[String]) -> Result<u8, Failure> {
+    let spec = shape.spec()?;
+    let hub = Hub::enter().map_err(failure)?;
+    let lab = Lab::up(&hub, &spec).map_err(failure)?;
+    let status = Command::new(&command[0])
+        .args(&command[1..])
+        .env(CLUSTER_VARIABLE, lab.nodes_file())
+        .status()
+        .with_context(|| format!("run {}", command[0]))
+        .map_err(Failure::infrastructure)?;
+    Ok(status.code().and_then(|code| u8::try_from(code).ok()).unwrap_or(exit::INFRASTRUCTURE))
+}
+
 fn down(name: &str) -> Result<(), Failure> {
-    let was = detached::down(name).map_err(failure)?;
+    let was = match detached::down(name) {
+        // What was asked for is so.
+        Err(LabError::NotUp { .. }) => return out(&format!("no lab named {name:?} is up\n")),
+        was => was.map_err(failure)?,
+    };
     match was {
         Health::Crashed => out(&format!("lab {name} had crashed; what was left is gone\n")),
         _ => out(&format!("lab {name} is down\n")),

@@ -17,6 +17,7 @@ mod signals;
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::time::Duration;
 
 use clap::{Parser, Subcommand};
 
@@ -60,6 +61,15 @@ struct ResultsArgs {
     /// Where runs are kept
     #[arg(long, value_name = "FOLDER", default_value = "results", env = "DEPOSED_RESULTS")]
     results: PathBuf,
+}
+
+/// A duration in which something can happen: `30s`, `1m 30s`, `500ms`.
+fn duration(text: &str) -> Result<Duration, String> {
+    match humantime::parse_duration(text) {
+        Ok(Duration::ZERO) => Err("a duration above 0".into()),
+        Ok(duration) => Ok(duration),
+        Err(wrong) => Err(format!("{wrong}; durations are written 30s, 1m 30s, 500ms")),
+    }
 }
 
 /// Runs the command that argv asks for.

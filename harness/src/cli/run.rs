@@ -1,6 +1,6 @@
 //! `deposed run SYSTEM`: from flags to an exit code.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -15,7 +15,7 @@ use deposed_report::{Ending, Plan};
 use deposed_workloads::{LoadError, Workload, load_system, workload, workloads};
 
 use super::screen::Output;
-use super::{Failure, ResultsArgs, lab, note, run_log, signals};
+use super::{Failure, ResultsArgs, duration, lab, note, run_log, signals};
 use crate::exit;
 use crate::inventory::{ClusterArgs, Inventory, NodeSpec, Surroundings};
 use crate::life::{self, Conclusion, Keep, Resolved};
@@ -91,7 +91,7 @@ struct Choices {
     faults: Option<String>,
 
     /// How long clients and faults are active [default: 60s]
-    #[arg(long, value_name = "DURATION", value_parser = humantime::parse_duration)]
+    #[arg(long, value_name = "DURATION", value_parser = duration)]
     time: Option<Duration>,
 
     /// Operations a second over all clients, or max: as fast as they are answered [default: 300]
@@ -103,7 +103,7 @@ struct Choices {
     concurrency: Option<usize>,
 
     /// How long one operation may take before it counts as indeterminate [default: 5s]
-    #[arg(long, value_name = "DURATION", value_parser = humantime::parse_duration)]
+    #[arg(long, value_name = "DURATION", value_parser = duration)]
     op_deadline: Option<Duration>,
 
     /// How clients read, for systems with such an option: linearizable, serializable, …
@@ -127,11 +127,11 @@ struct Choices {
     clients_per_key: Option<usize>,
 
     /// From one injection of a fault to the next, on average [default: 10s]
-    #[arg(long, value_name = "DURATION", value_parser = humantime::parse_duration)]
+    #[arg(long, value_name = "DURATION", value_parser = duration)]
     fault_every: Option<Duration>,
 
     /// How long a fault is held, on average [default: 5s]
-    #[arg(long, value_name = "DURATION", value_parser = humantime::parse_duration)]
+    #[arg(long, value_name = "DURATION", value_parser = duration)]
     fault_hold: Option<Duration>,
 
     /// Of every choice of clients and faults, to make them again [default: a new one]
@@ -139,7 +139,7 @@ struct Choices {
     seed: Option<u64>,
 
     /// Time each checker may take [default: 60s]
-    #[arg(long, value_name = "DURATION", value_parser = humantime::parse_duration)]
+    #[arg(long, value_name = "DURATION", value_parser = duration)]
     check_time: Option<Duration>,
 }
 
@@ -344,7 +344,9 @@ fn choose(
     let system = match load_system(&settings.system, nodes, &options) {
         Ok(system) => Some(system),
         Err(LoadError::Mistakes(wrong)) => {
-            mistakes.extend(wrong);
+            // A template that is rendered for every node repeats its mistake for each.
+            let new = wrong.into_iter().filter(|mistake| !mistakes.contains(mistake));
+            mistakes.extend(new.collect::<BTreeSet<_>>());
             None
         }
         Err(error) => return Err(load_failure(error)),
@@ -434,8 +436,9 @@ fn start(
     })?;
     // Whatever still runs is a call that did not come back in time; nobody waits for it.
     runtime.shutdown_background();
-    screen.close(&conclusion)?;
-    Ok(code(&conclusion))
+    let code = code(&conclusion);
+    screen.close(&conclusion, code)?;
+    Ok(code)
 }
 
 /// A violation that was found stands, however the run ended.

@@ -16,6 +16,8 @@ pub(super) fn start(path: &Path) -> Result<(), anyhow::Error> {
         .json()
         .with_env_filter(filter)
         .with_writer(Mutex::new(file))
+        // A log that cannot be written, on a full disk, is no word for the user's screen.
+        .log_internal_errors(false)
         .finish();
     tracing::subscriber::set_global_default(subscriber).context("start the run's log")
 }

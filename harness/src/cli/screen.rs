@@ -80,8 +80,8 @@ impl Screen {
         Progress::new(move |told| state.lock().unwrap_or_else(PoisonError::into_inner).show(&told))
     }
 
-    /// Shows how the run ended.
-    pub(super) fn close(&self, conclusion: &Conclusion) -> Result<(), Failure> {
+    /// Shows how the run ended, and the exit code it ends with.
+    pub(super) fn close(&self, conclusion: &Conclusion, exit: u8) -> Result<(), Failure> {
         let state = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(bar) = &state.bar {
             bar.finish_and_clear();
@@ -92,6 +92,7 @@ impl Screen {
                 "event": "closed",
                 "ending": conclusion.ending,
                 "verdict": conclusion.verdict,
+                "exit": exit,
                 "lines": lines,
             });
             return out(&format!("{closing}\n"));

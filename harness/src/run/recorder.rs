@@ -40,6 +40,8 @@ pub struct Recorder {
     next_index: u64,
     last_time: u64,
     bytes_written: u64,
+    /// How many events are in the file, and the time of the last, in nanoseconds.
+    written: (u64, u64),
     failed: Option<RecordError>,
 }
 
@@ -65,6 +67,7 @@ impl Recorder {
             next_index: 0,
             last_time: 0,
             bytes_written: 0,
+            written: (0, 0),
             failed: None,
         };
         let header = Header { start_wall_ns: Some(clock.start_wall_ns()), ..header };
@@ -119,6 +122,7 @@ impl Recorder {
         match written {
             Ok(()) => {
                 self.bytes_written += self.buffer.len() as u64;
+                self.written = (self.next_index, self.last_time);
                 self.buffer.clear();
                 Ok(())
             }
@@ -136,7 +140,13 @@ impl Recorder {
     }
 
     fn fail(&mut self, action: &'static str, error: &io::Error) -> RecordError {
-        let error = failure(action, &self.path, error);
+        let mut error = failure(action, &self.path, error);
+        let (events, last) = self.written;
+        error.reason += &format!(
+            "; recording stopped after {events} events, {:.1} s into the run: these are kept, and \
+             `deposed check` judges them",
+            last as f64 / 1e9
+        );
         // Whole lines only. Where even this fails, readers drop a torn last line.
         let _ = self.file.set_len(self.bytes_written);
         self.buffer = Vec::new();

@@ -75,8 +75,8 @@ impl System for Store {
 
 #[async_trait]
 impl Db for Store {
-    async fn install(&self, _: &Cluster, _: &dyn Remote) -> Result<(), SystemError> {
-        Ok(())
+    async fn install(&self, _: &Cluster, _: &dyn Remote) -> Result<Vec<String>, SystemError> {
+        Ok(Vec::new())
     }
     async fn setup(&self, cluster: &Cluster, remote: &dyn Remote) -> Result<(), SystemError> {
         self.start(cluster, remote).await

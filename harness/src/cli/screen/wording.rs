@@ -60,14 +60,21 @@ fn sum<'a>(counts: impl IntoIterator<Item = &'a Counts>) -> Counts {
 }
 
 pub(super) fn progress(progress: &Progress, time_limit_ns: u64, fault: Option<&str>) -> String {
-    let fault = fault.map_or_else(String::new, |fault| format!("  fault: {fault}"));
+    let fault = fault.map_or_else(String::new, |fault| {
+        // On a line of its own it is aligned in columns; here it is not.
+        let words: Vec<&str> = fault.split_whitespace().collect();
+        format!("  fault: {}", words.join(" "))
+    });
+    let latency = match progress.latency.p99_us {
+        0 => "nothing answered".to_owned(),
+        us => format!("p99 {:.0} ms", us as f64 / 1000.0),
+    };
     format!(
-        "{}/{}  {:.0} op/s  {}  p99 {:.0} ms{fault}",
+        "{}/{}  {:.0} op/s  {}  {latency}{fault}",
         clock(progress.time.min(time_limit_ns)),
         clock(time_limit_ns),
         progress.rate,
         shares(sum(progress.total.values())),
-        progress.latency.p99_us as f64 / 1000.0,
     )
 }
 

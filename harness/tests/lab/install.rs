@@ -2,7 +2,7 @@
 
 use crate::support::{TestLab, succeeded};
 
-const SCRIPT: &str = include_str!("../../src/install.sh");
+const SCRIPT: &str = include_str!("../../lab/src/install.sh");
 
 /// While packages are installed policy-rc.d forbids services to start, and afterwards it is what it was; lists
 /// are fetched only if the installation fails without.

@@ -4,15 +4,15 @@ use std::process::{Command, Output};
 use std::time::{Duration, Instant};
 
 /// The program under test.
-pub(crate) const PROGRAM: &str = env!("CARGO_BIN_EXE_deposed-lab");
+pub(crate) const PROGRAM: &str = env!("CARGO_BIN_EXE_deposed");
 
 /// How long a lab may take to come up, or to vanish, before a test fails. Far above what is promised: the
 /// machine may be busy. The figures themselves are printed.
 pub(crate) const BOUND: Duration = Duration::from_secs(10);
 
-/// Runs the program.
+/// Runs `deposed lab …`.
 pub(crate) fn program(arguments: &[&str]) -> Output {
-    Command::new(PROGRAM).args(arguments).output().unwrap()
+    Command::new(PROGRAM).arg("lab").args(arguments).output().unwrap()
 }
 
 /// Standard output of a command that must succeed.
@@ -58,7 +58,7 @@ impl TestLab {
     /// What `status` says of it: its own lines.
     pub(crate) fn status(&self) -> String {
         let all = succeeded(program(&["status"]));
-        let from = all.find(&format!("{}:", self.name)).map_or("", |start| &all[start..]);
+        let from = all.find(&format!("{}  ", self.name)).map_or("", |start| &all[start..]);
         let own = from.lines().enumerate().take_while(|(i, line)| *i == 0 || line.starts_with(' '));
         own.map(|(_, line)| format!("{line}\n")).collect()
     }
@@ -66,7 +66,7 @@ impl TestLab {
 
 impl Drop for TestLab {
     fn drop(&mut self) {
-        // A test that has taken its lab down already is refused, and that is fine.
+        // A test may have taken its lab down already.
         program(&["down", "--name", &self.name]);
     }
 }

@@ -111,13 +111,14 @@ fn root_is_required() {
     use std::os::unix::process::CommandExt;
     // Built programs may lie where others than root cannot go.
     let directory = tempfile::tempdir().unwrap();
-    let copy = directory.path().join("deposed-lab");
+    let copy = directory.path().join("deposed");
     fs::copy(PROGRAM, &copy).unwrap();
     for path in [directory.path(), Path::new(&copy)] {
         fs::set_permissions(path, fs::Permissions::from_mode(0o755)).unwrap();
     }
     for arguments in [&["up"][..], &["down"], &["with", "--", "true"]] {
-        let output = Command::new(&copy).args(arguments).uid(65534).gid(65534).output().unwrap();
+        let output =
+            Command::new(&copy).arg("lab").args(arguments).uid(65534).gid(65534).output().unwrap();
         let error = String::from_utf8_lossy(&output.stderr).into_owned();
         assert_eq!(output.status.code(), Some(3));
         assert!(error.contains("needs root"), "{arguments:?}: {error}");

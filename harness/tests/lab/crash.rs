@@ -49,7 +49,7 @@ fn links_here() -> String {
 fn nothing_survives_the_controller() {
     // The command within ends when its input does, and holds the lab's network until then.
     let mut controller = Command::new(PROGRAM)
-        .args(["with", "--nodes", "3", "--", "sh", "-c", "echo up; cat"])
+        .args(["lab", "with", "--nodes", "3", "--", "sh", "-c", "echo up; cat"])
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
         .spawn()
