@@ -139,8 +139,11 @@ fn fault_rows(report: &Report<'_>, from: u64, to: u64) -> Vec<AroundRow> {
     let mut rows = Vec::new();
     for episode in &report.episodes {
         let name = fault_name(episode);
-        let begin = episode.applied.unwrap_or(episode.begin);
-        rows.push((begin.time, format!("{name} begins ({})", bite_text(episode))));
+        // Proof comes some time after the attempt; pictures shade from the attempt on.
+        rows.push((episode.begin.time, format!("{name} begins")));
+        if let Some(applied) = episode.applied {
+            rows.push((applied.time, format!("{name} is seen ({})", bite_text(episode))));
+        }
         if let Some(healed) = episode.healed {
             rows.push((healed.time, format!("{name} healed ({})", healing_text(episode))));
         }

@@ -131,6 +131,9 @@ impl<'a> Report<'a> {
     fn valid_sentence(&self) -> String {
         let calls = phrase::counted(self.counts.calls.ok, "successful call");
         let faults = match self.proven_faults() {
+            0 if self.run.plan.faults.lanes.is_empty() => {
+                "without faults: none was asked for".to_owned()
+            }
             0 => "with no fault proven".to_owned(),
             n => format!("under {}", phrase::counted(n, "proven fault")),
         };

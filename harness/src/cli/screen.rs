@@ -165,7 +165,7 @@ impl State {
                     bar.set_length(self.time_limit_ns.max(1));
                     bar.set_position(progress.time.min(self.time_limit_ns));
                     bar.set_message(text);
-                } else if progress.time >= self.next_line_ns {
+                } else if progress.time >= self.next_line_ns && progress.time < self.time_limit_ns {
                     self.next_line_ns = progress.time + LINE_EVERY_NS;
                     self.print("run", &text, Tone::Plain);
                 }
