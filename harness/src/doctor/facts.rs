@@ -31,6 +31,8 @@ fi
 for undo in /run/deposed/*.undo; do
     [ -e "$undo" ] && echo "leftover $undo"
 done
+if read -r run until 2>/dev/null </run/deposed/claim &&
+    [ "$(cut -d. -f1 /proc/uptime)" -lt "$until" ]; then echo "claimed $run"; fi
 for status in /proc/[0-9]*/status; do
     {
         read -r _ name
@@ -69,6 +71,8 @@ pub(super) struct Facts {
     pub(super) free_kib: Vec<(String, u64)>,
     /// What an earlier run left.
     pub(super) leftovers: Vec<String>,
+    /// The run that has claimed it, if one has.
+    pub(super) claimed: Option<String>,
     /// Processes in state T.
     pub(super) stopped: Vec<String>,
 }
@@ -88,6 +92,7 @@ pub(super) fn parse(text: &str) -> Facts {
             "ipv6" => facts.ipv6 = true,
             "timesync" => facts.timesync.push(value.to_owned()),
             "leftover" => facts.leftovers.push(value.to_owned()),
+            "claimed" => facts.claimed = Some(value.to_owned()),
             "stopped" => facts.stopped.push(value.to_owned()),
             "free" => {
                 let known = facts.free_kib.iter().any(|(mount, _)| mount == rest);
@@ -110,7 +115,7 @@ mod tests {
         let facts = parse(
             "uid 0\nmissing ping\nfilters iptables iptables v1.8.9 (nf_tables)\n\
              refuses ip6tables no such table\nipv6\nnoise\ntimesync chronyd\n\
-             free 2048 /\nfree 2048 /\nfree 10 /tmp\nleftover /run/deposed/x.undo\nstopped etcd (pid 7)\n",
+             free 2048 /\nfree 2048 /\nfree 10 /tmp\nleftover /run/deposed/x.undo\nclaimed 3eb8da\nstopped etcd (pid 7)\n",
         );
         assert_eq!(facts.uid, Some(0));
         assert_eq!(facts.missing, ["ping"]);
@@ -119,6 +124,7 @@ mod tests {
         assert!(facts.ipv6);
         assert_eq!(facts.free_kib, [("/".into(), 2048), ("/tmp".into(), 10)]);
         assert_eq!(facts.leftovers, ["/run/deposed/x.undo"]);
+        assert_eq!(facts.claimed.as_deref(), Some("3eb8da"));
         assert_eq!(facts.stopped, ["etcd (pid 7)"]);
     }
 }

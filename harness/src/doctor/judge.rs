@@ -189,6 +189,14 @@ fn leftovers(node: &Arc<str>, facts: &Facts) -> Finding {
             "if nobody means them to be: kill -CONT PID",
         );
     }
+    if let Some(run) = &facts.claimed {
+        return Finding::warn(
+            node,
+            "leftovers",
+            format!("the run {run} is using it, or was killed while it did"),
+            "wait for its end; if it was killed, `deposed heal` gives the node back",
+        );
+    }
     Finding::ok(node, "leftovers", "none")
 }
 
@@ -230,7 +238,7 @@ mod tests {
     #[test]
     fn each_thing_wrong_is_told_with_how_to_mend_it() {
         type Spoil = fn(&mut Facts);
-        let cases: [(&str, State, &str, Spoil); 11] = [
+        let cases: [(&str, State, &str, Spoil); 12] = [
             ("root", State::Fail, "sudo", |facts| facts.uid = Some(1000)),
             ("tools", State::Fail, "apt-get install iproute2 procps", |facts| {
                 facts.missing = vec!["ps".into(), "ip".into()];
@@ -249,6 +257,7 @@ mod tests {
             ("disk", State::Fail, "make room", |facts| facts.free_kib.push(("/tmp".into(), 1))),
             ("leftovers", State::Fail, "deposed heal", |facts| facts.leftovers = vec!["x".into()]),
             ("leftovers", State::Warn, "kill -CONT", |facts| facts.stopped = vec!["x".into()]),
+            ("leftovers", State::Warn, "gives the node back", |facts| facts.claimed = Some("x".into())),
         ];
         for (check, state, mend, spoil) in cases {
             let mut facts = healthy();
