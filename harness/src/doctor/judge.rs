@@ -257,7 +257,9 @@ mod tests {
             ("disk", State::Fail, "make room", |facts| facts.free_kib.push(("/tmp".into(), 1))),
             ("leftovers", State::Fail, "deposed heal", |facts| facts.leftovers = vec!["x".into()]),
             ("leftovers", State::Warn, "kill -CONT", |facts| facts.stopped = vec!["x".into()]),
-            ("leftovers", State::Warn, "gives the node back", |facts| facts.claimed = Some("x".into())),
+            ("leftovers", State::Warn, "gives the node back", |facts| {
+                facts.claimed = Some("x".into())
+            }),
         ];
         for (check, state, mend, spoil) in cases {
             let mut facts = healthy();
