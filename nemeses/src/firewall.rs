@@ -1,27 +1,15 @@
-//! Dropping packets by their source address, in a chain of our own: the scripts, and what they
-//! print.
+//! What the controller itself asks nodes about their firewalls, over plain SSH: what there is, what it
+//! counts, who reaches whom. So an agent is never the only witness of what it did.
 //!
-//! The chain is entered first thing from INPUT and from FORWARD (where packets for a store in a
-//! container on the node pass). Dropping on the receiving side by source is what cuts multicast
-//! too, and lets each direction of a link be cut by itself. Rules name the addresses of peers and
-//! nothing else, after one that spares the controller's SSH; rules of the host are never touched.
-//! ARP is not cut and need not be.
+//! Only our own chain or table is looked at or removed; rules of the host are never touched. ARP is not
+//! cut and need not be.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 use std::net::IpAddr;
 
+use deposed_agent::Backend;
 use serde::{Deserialize, Serialize};
-
-/// What filters packets on a node.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub(crate) enum Backend {
-    /// `iptables`, and `ip6tables` where it works: a chain `DEPOSED` in their table `filter`.
-    Iptables,
-    /// `nft`: a table `inet deposed`. Taken where `iptables` is missing.
-    Nft,
-}
 
 /// What can be tried on a node to see whether it reaches another.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -56,6 +44,9 @@ pub(crate) struct NodeFacts {
     /// What can be tried on it.
     pub(crate) probe: Option<Probe>,
 }
+
+/// The chain of partitions. With nft, the table of the same name in lower case.
+pub(crate) const CHAIN: &str = "DEPOSED";
 
 /// Where system programs are, for shells whose PATH lacks them.
 pub(crate) const PATH: &str = "PATH=$PATH:/usr/sbin:/sbin; export PATH\n";
@@ -117,101 +108,6 @@ pub(crate) fn parse_facts(text: &str) -> NodeFacts {
         }
     }
     facts
-}
-
-/// What is let through on a node although it comes from a source that is dropped: the controller's
-/// SSH, in whichever direction it passes.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Spare {
-    /// The controller's packets to this node's sshd.
-    ToSshd {
-        /// The controller.
-        from: IpAddr,
-        /// Of this node's sshd.
-        port: u16,
-    },
-    /// A peer's sshd answering the controller, which runs on this node.
-    FromSshd {
-        /// The peer.
-        from: IpAddr,
-        /// Of the peer's sshd.
-        port: u16,
-    },
-}
-
-impl Spare {
-    /// Source address, and which port of TCP it is about.
-    const fn parts(self) -> (IpAddr, &'static str, u16) {
-        match self {
-            Self::ToSshd { from, port } => (from, "dport", port),
-            Self::FromSshd { from, port } => (from, "sport", port),
-        }
-    }
-}
-
-/// Drops every packet that comes from `sources`, save what is spared. The last step puts all rules
-/// in force at once.
-pub(crate) fn drop_script(
-    facts: &NodeFacts,
-    spared: &BTreeSet<Spare>,
-    sources: &BTreeSet<IpAddr>,
-) -> String {
-    match facts.backend {
-        Some(Backend::Nft) => nft_drop(spared, sources),
-        _ => iptables_drop(facts.filters_v6, spared, sources),
-    }
-}
-
-fn iptables_drop(filters_v6: bool, spared: &BTreeSet<Spare>, sources: &BTreeSet<IpAddr>) -> String {
-    let mut script = format!("{PATH}set -e\n");
-    let mut enter = String::new();
-    for (tool, v6) in [("iptables", false), ("ip6tables", true)] {
-        let sources: Vec<&IpAddr> = sources.iter().filter(|ip| ip.is_ipv6() == v6).collect();
-        if sources.is_empty() || (v6 && !filters_v6) {
-            continue;
-        }
-        let _ =
-            writeln!(script, "{tool}-restore -w 5 --noflush <<'RULES'\n*filter\n:DEPOSED - [0:0]");
-        for (from, side, port) in spared.iter().map(|spare| spare.parts()) {
-            if from.is_ipv6() == v6 {
-                let rule = format!("-s {from} -p tcp --{side} {port} -j RETURN");
-                let _ = writeln!(script, "-A DEPOSED {rule}");
-            }
-        }
-        for source in sources {
-            let _ = writeln!(script, "-A DEPOSED -s {source} -j DROP");
-        }
-        script.push_str("COMMIT\nRULES\n");
-        for chain in ["INPUT", "FORWARD"] {
-            let _ = writeln!(enter, "{tool} -w 5 -D {chain} -j DEPOSED 2>/dev/null || true");
-            let _ = writeln!(enter, "{tool} -w 5 -I {chain} 1 -j DEPOSED");
-        }
-    }
-    script + &enter
-}
-
-fn nft_drop(spared: &BTreeSet<Spare>, sources: &BTreeSet<IpAddr>) -> String {
-    let family = |ip: &IpAddr| if ip.is_ipv6() { "ip6" } else { "ip" };
-    // Naming the table before deleting it makes the deletion succeed where there is none.
-    let mut script = format!(
-        "{PATH}set -e\nnft -f - <<'RULES'\ntable inet deposed\ndelete table inet deposed\n\
-         table inet deposed {{\n  chain cut {{\n"
-    );
-    for (from, side, port) in spared.iter().map(|spare| spare.parts()) {
-        let _ = writeln!(script, "    {} saddr {from} tcp {side} {port} return", family(&from));
-    }
-    for source in sources {
-        let _ = writeln!(script, "    {} saddr {source} counter drop", family(source));
-    }
-    script.push_str("  }\n");
-    for hook in ["input", "forward"] {
-        let _ = writeln!(
-            script,
-            "  chain {hook} {{ type filter hook {hook} priority -10; policy accept; jump cut; }}"
-        );
-    }
-    script.push_str("}\nRULES\n");
-    script
 }
 
 /// Removes everything of ours from whatever firewalls the node has, and fails if it is still there.
@@ -325,46 +221,14 @@ mod tests {
         assert_eq!(link_local.from, ip("fe80::1"));
     }
 
-    /// The controller's SSH is spared before anything is dropped, even when the controller has the
-    /// address of a peer; and each family is dropped by its own tool.
-    #[test]
-    fn ssh_is_spared_first() {
-        let sources = BTreeSet::from([ip("10.0.0.2"), ip("fd00::2")]);
-        let spared = BTreeSet::from([
-            Spare::ToSshd { from: ip("10.0.0.2"), port: 2222 },
-            Spare::FromSshd { from: ip("fd00::2"), port: 22 },
-        ]);
-        let script = drop_script(&facts(Backend::Iptables), &spared, &sources);
-        let at = |script: &str, line: &str| script.find(line).unwrap();
-        let spare = at(&script, "-A DEPOSED -s 10.0.0.2 -p tcp --dport 2222 -j RETURN");
-        assert!(spare < at(&script, "-A DEPOSED -s 10.0.0.2 -j DROP"));
-        let spare = at(&script, "-A DEPOSED -s fd00::2 -p tcp --sport 22 -j RETURN");
-        assert!(spare < at(&script, "-A DEPOSED -s fd00::2 -j DROP"));
-        assert!(script.contains("ip6tables -w 5 -I FORWARD 1 -j DEPOSED"));
-        let script = drop_script(&facts(Backend::Nft), &spared, &sources);
-        let spare = at(&script, "ip saddr 10.0.0.2 tcp dport 2222 return");
-        assert!(spare < at(&script, "ip saddr 10.0.0.2 counter drop"));
-        let spare = at(&script, "ip6 saddr fd00::2 tcp sport 22 return");
-        assert!(spare < at(&script, "ip6 saddr fd00::2 counter drop"));
-    }
-
     /// No script flushes or deletes anything that is not ours.
     #[test]
     fn only_our_chain_is_ever_emptied() {
-        let sources = BTreeSet::from([ip("10.0.0.2")]);
-        let scripts = [
-            drop_script(&facts(Backend::Iptables), &BTreeSet::new(), &sources),
-            drop_script(&facts(Backend::Nft), &BTreeSet::new(), &sources),
-            restore_script(),
-        ];
-        for line in scripts.iter().flat_map(|script| script.lines()) {
+        for line in restore_script().lines() {
             for removal in ["-F", "-X", "-D", "delete", "flush "] {
                 if line.split_whitespace().any(|word| word == removal.trim()) {
                     assert!(line.to_lowercase().contains("deposed"), "{line}");
                 }
-            }
-            if line.contains("-restore") {
-                assert!(line.contains("--noflush"), "{line}");
             }
         }
     }

@@ -6,10 +6,17 @@ use std::path::Path;
 
 use deposed_core::{Cluster, RemoteError};
 
-use crate::deadman;
 use crate::fanout::on_each;
 use crate::firewall::restore_script;
 use crate::journal::{Entry, Journal, pending};
+
+/// Has every agent that lies on a node, of whatever version, undo what the node's journal knows of. Sets
+/// `failed`.
+const AGENTS: &str = r#"failed=0
+for a in /var/lib/deposed/agent-*; do
+  [ ! -x "$a" ] || "$a" heal || failed=1
+done
+"#;
 
 /// Does what [`heal_all`] does, with what is pending in the journal of a run, and marks there what
 /// was undone, so that it is not done once more when the cluster has other uses.
@@ -36,8 +43,8 @@ pub async fn heal_run(
 /// down, the firewall rules of ours, and what is `pending` in the journal of a run (which may be
 /// empty). Touches nothing that is not ours; may be repeated.
 ///
-/// Every run begins with it, before it tears down and sets up the store: a timer that a dead run
-/// left behind may start a store that it had killed, and must not do so in the middle of the next.
+/// Every run begins with it, before it tears down and sets up the store: a node that a dead run left
+/// behind may start a store that was killed, and must not do so in the middle of the next.
 ///
 /// Says for each node whether that succeeded. A store that was killed is started again only where
 /// its system gave a script for it.
@@ -48,12 +55,8 @@ pub async fn heal_all(
     let mut scripts: BTreeMap<String, String> = cluster
         .nodes()
         .map(|node| {
-            let all_of_ours = format!(
-                "failed=0\n(\n{}\n) || failed=1\n(\n{}\n) || failed=1\n",
-                deadman::sweep(),
-                restore_script()
-            );
-            (node.name.to_string(), all_of_ours)
+            let rules = restore_script();
+            (node.name.to_string(), format!("{AGENTS}(\n{rules}\n) || failed=1\n"))
         })
         .collect();
     for undo in pending.iter().rev().flat_map(|entry| &entry.undo) {

@@ -2,18 +2,19 @@
 //!
 //! It bit if the processes are gone. It healed if the store runs again and is ready.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use deposed_core::{Choice, Effect, Evidence, FaultContext, FaultError, Lease, Nemesis};
+use deposed_agent::Spec;
+use deposed_core::{Choice, Effect, Evidence, FaultContext, FaultError, Nemesis};
 use rand_chacha::ChaCha8Rng;
 use serde_json::json;
 use tokio::task::JoinSet;
 
+use crate::agents::Agents;
 use crate::claims::Claims;
-use crate::deadman;
-use crate::fanout::{all, on_each};
 use crate::processes::{self, Look, Prey};
 use crate::target::Target;
 
@@ -30,11 +31,12 @@ const READY_WITHIN: Duration = Duration::from_secs(15);
 pub(crate) struct Kill {
     target: Option<Target>,
     claims: Claims,
+    agents: Agents,
 }
 
 impl Kill {
-    pub(crate) const fn new(target: Option<Target>, claims: Claims) -> Self {
-        Self { target, claims }
+    pub(crate) const fn new(target: Option<Target>, claims: Claims, agents: Agents) -> Self {
+        Self { target, claims, agents }
     }
 }
 
@@ -45,7 +47,8 @@ impl Nemesis for Kill {
     }
 
     async fn prepare(&mut self, cx: &FaultContext) -> Result<(), FaultError> {
-        processes::control(cx).map(drop)
+        processes::control(cx)?;
+        self.agents.start(&cx.cluster).await
     }
 
     async fn choose(
@@ -70,24 +73,23 @@ impl Nemesis for Kill {
         &mut self,
         cx: &FaultContext,
         choice: &Choice,
-        lease: &Lease,
+        name: &str,
     ) -> Result<(), FaultError> {
         let prey = Prey::read(choice)?;
-        let undo = self.undo(cx, choice);
-        let scripts = prey.processes.iter().map(|(node, processes)| {
-            let kill = processes::signal_script("KILL", processes);
-            let undo = undo.iter().find(|(name, _)| name == node);
-            let script = undo.map(|(_, undo)| deadman::arm(lease, undo, &kill));
-            (node.clone(), script.unwrap_or(kill))
+        let mut starts: BTreeMap<String, String> = self.undo(cx, choice).into_iter().collect();
+        let specs = prey.processes.into_iter().map(|(node, processes)| {
+            let processes = processes.into_iter().map(processes::of_agent).collect();
+            let start = starts.remove(&node);
+            (node, Spec::Kill(deposed_agent::Kill { processes, start }))
         });
-        all(on_each(&cx.cluster, scripts).await)?;
-        Ok(())
+        self.agents.apply(name, specs.collect()).await
     }
 
     async fn evidence(
         &mut self,
         cx: &FaultContext,
         choice: &Choice,
+        name: &str,
     ) -> Result<Evidence, FaultError> {
         let prey = Prey::read(choice)?;
         let mut alive = Vec::new();
@@ -106,6 +108,7 @@ impl Nemesis for Kill {
                 break;
             }
         }
+        alive.extend(self.agents.objections(name, &choice.nodes).await?);
         let (effect, summary) = if alive.is_empty() {
             (Effect::Proven, format!("killed on {}: all pids gone", choice.nodes.join(" ")))
         } else {
@@ -122,14 +125,13 @@ impl Nemesis for Kill {
         &mut self,
         cx: &FaultContext,
         choice: &Choice,
-        lease: &Lease,
+        name: &str,
     ) -> Result<Evidence, FaultError> {
-        let off = choice.nodes.iter().map(|n| (n.clone(), deadman::disarm(&lease.name, "true")));
         let mut late = Vec::new();
         let mut starting = JoinSet::new();
         // A node that does not answer must not keep the others down.
-        for (node, disarmed) in on_each(&cx.cluster, off).await {
-            if let Err(error) = disarmed {
+        for (node, undone) in self.agents.undo(name, &choice.nodes).await {
+            if let Err(error) = undone {
                 late.push(format!("{node}: {error}"));
                 continue;
             }

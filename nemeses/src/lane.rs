@@ -6,22 +6,20 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use deposed_core::{
-    Choice, Effect, EventSender, Evidence, FaultContext, FaultError, Lane, Lease, Nemesis,
-    NotRecorded, Stop,
+    Choice, Effect, EventSender, Evidence, FaultContext, FaultError, Lane, Nemesis, NotRecorded,
+    Stop,
 };
 use deposed_history::{FaultAction, FaultEvent, Sighting, Value};
 use rand::SeedableRng;
 use rand_chacha::ChaCha8Rng;
 use tokio::time::{Instant, sleep};
 
+use crate::agents::Agents;
 use crate::claims::Claims;
 use crate::journal::{Entry, Journal, Undo};
 use crate::schedule::{Schedule, Timing};
 use crate::spec::LaneSpec;
 use crate::target::node_names;
-
-/// A node undoes a fault by itself this long after it should have been healed.
-const LEASE_SLACK: Duration = Duration::from_secs(30);
 
 /// How often healing is tried when a fault is due to be healed, and how far apart.
 const HEAL_TRIES: u32 = 2;
@@ -58,7 +56,7 @@ pub async fn lanes(
     if specs.is_empty() {
         return Ok(Vec::new());
     }
-    let claims = Claims::default();
+    let (claims, agents) = (Claims::default(), Agents::default());
     let ids = Arc::new(AtomicU64::new(1));
     let nodes = node_names(cx);
     let mut lanes: Vec<Box<dyn Lane>> = Vec::new();
@@ -68,7 +66,7 @@ pub async fn lanes(
         if let Some(mistake) = spec.unsupported(&*cx.system) {
             return Err(refused(mistake));
         }
-        let mut nemesis = spec.nemesis(&nodes, &claims).map_err(refused)?;
+        let mut nemesis = spec.nemesis(&nodes, &claims, &agents).map_err(refused)?;
         nemesis.prepare(cx).await?;
         let mut rng = ChaCha8Rng::seed_from_u64(options.seed);
         rng.set_stream(u64::from(number) + 1);
@@ -93,7 +91,7 @@ pub async fn lanes(
 struct Open {
     id: u64,
     choice: Choice,
-    lease: Lease,
+    name: String,
 }
 
 struct FaultLane {
@@ -165,13 +163,10 @@ impl FaultLane {
             }
         };
         let hold = self.schedule.hold(&mut self.rng);
-        let lease = Lease {
-            name: format!("{}-{id}", self.nemesis.fault()),
-            ttl: self.schedule.hold_max() + LEASE_SLACK,
-        };
-        self.open = Some(Open { id, choice: choice.clone(), lease: lease.clone() });
+        let name = format!("{}-{id}", self.nemesis.fault());
+        self.open = Some(Open { id, choice: choice.clone(), name: name.clone() });
         if recorder.refused.is_none() {
-            self.hurt(id, &choice, &lease, hold, recorder, stop).await;
+            self.hurt(id, &choice, &name, hold, recorder, stop).await;
         }
         self.mend(recorder, HEAL_TRIES).await;
         true
@@ -182,7 +177,7 @@ impl FaultLane {
         &mut self,
         id: u64,
         choice: &Choice,
-        lease: &Lease,
+        name: &str,
         hold: Duration,
         recorder: &mut Recorder,
         stop: &mut Stop,
@@ -200,11 +195,11 @@ impl FaultLane {
             recorder.record(FaultEvent { seen: Some(skipped), ..event }).await;
             return;
         }
-        let applied = self.nemesis.inject(&self.cx, choice, lease).await;
+        let applied = self.nemesis.inject(&self.cx, choice, name).await;
         let until = Instant::now() + hold;
         let in_force = applied.is_ok();
         let seen = match applied {
-            Ok(()) => sighting(self.nemesis.evidence(&self.cx, choice).await),
+            Ok(()) => sighting(self.nemesis.evidence(&self.cx, choice, name).await),
             Err(error) => doubt(Effect::Indeterminate, format!("not applied everywhere: {error}")),
         };
         tracing::info!(fault = event.fault, id, effect = %seen.effect, "{}", seen.summary);
@@ -216,14 +211,14 @@ impl FaultLane {
             () = tokio::time::sleep_until(until) => {}
             () = stop.wait() => {}
         }
-        let seen = sighting(self.nemesis.evidence(&self.cx, choice).await);
+        let seen = sighting(self.nemesis.evidence(&self.cx, choice, name).await);
         let event = self.event(id, FaultAction::Hold, Some(choice));
         recorder.record(FaultEvent { seen: Some(seen), ..event }).await;
     }
 
     /// Heals what is open, if anything is, in so many tries.
     async fn mend(&mut self, recorder: &mut Recorder, tries: u32) {
-        let Some(Open { id, choice, lease }) = self.open.clone() else { return };
+        let Some(Open { id, choice, name }) = self.open.clone() else { return };
         let event = self.event(id, FaultAction::Heal, Some(&choice));
         recorder.record(event.clone()).await;
         let mut seen = doubt(Effect::Indeterminate, "not tried");
@@ -231,7 +226,7 @@ impl FaultLane {
             if attempt > 0 {
                 sleep(HEAL_TRY_EVERY).await;
             }
-            seen = sighting(self.nemesis.heal(&self.cx, &choice, &lease).await);
+            seen = sighting(self.nemesis.heal(&self.cx, &choice, &name).await);
             if seen.effect == Effect::Proven {
                 break;
             }
@@ -281,10 +276,9 @@ impl Lane for FaultLane {
         self.mend(&mut recorder, LAST_HEAL_TRIES).await;
         match self.open {
             None => Ok(()),
-            Some(open) => Err(FaultError::InForce {
-                fault: open.lease.name,
-                nodes: open.choice.nodes.join(" "),
-            }),
+            Some(open) => {
+                Err(FaultError::InForce { fault: open.name, nodes: open.choice.nodes.join(" ") })
+            }
         }
     }
 }

@@ -1,7 +1,7 @@
 //! How to hurt: faults, targets, schedules, evidence and healing.
 
+mod agents;
 mod claims;
-mod deadman;
 mod fanout;
 mod firewall;
 mod grudge;
@@ -13,10 +13,12 @@ mod mistake;
 mod partition;
 mod pause;
 mod processes;
+mod program;
 mod schedule;
 mod spec;
 mod target;
 
+pub use agents::Agents;
 pub use claims::Claims;
 pub use grudge::{Grudge, Partition, Shape};
 pub use heal::{heal_all, heal_run};

@@ -8,13 +8,14 @@ use std::net::IpAddr;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use deposed_core::{Choice, Effect, Evidence, FaultContext, FaultError, Lease, Nemesis};
+use deposed_agent::{Answer, Backend, Cut, Spare, Spec};
+use deposed_core::{Choice, Effect, Evidence, FaultContext, FaultError, Nemesis};
 use rand_chacha::ChaCha8Rng;
 use serde_json::json;
 
-use crate::deadman;
+use crate::agents::Agents;
 use crate::fanout::{all, on_each};
-use crate::firewall::{self, NodeFacts, Spare, SshPath};
+use crate::firewall::{self, NodeFacts, SshPath};
 use crate::grudge::{Partition, Shape};
 use crate::target::{node_names, primaries};
 
@@ -27,6 +28,7 @@ const HEAL_LOOK_EVERY: Duration = Duration::from_millis(500);
 pub(crate) struct PartitionNemesis {
     /// Always this shape, or a mix of those that are possible.
     shape: Option<Shape>,
+    agents: Agents,
     /// What each node said of itself.
     facts: BTreeMap<String, NodeFacts>,
     /// The addresses that are a node's own, by node.
@@ -39,9 +41,10 @@ pub(crate) struct PartitionNemesis {
 }
 
 impl PartitionNemesis {
-    pub(crate) const fn new(shape: Option<Shape>) -> Self {
+    pub(crate) const fn new(shape: Option<Shape>, agents: Agents) -> Self {
         Self {
             shape,
+            agents,
             facts: BTreeMap::new(),
             addrs: BTreeMap::new(),
             reached: BTreeMap::new(),
@@ -216,7 +219,7 @@ impl Nemesis for PartitionNemesis {
             pairs.extend(nodes.iter().filter(|from| *from != to).map(|from| (&**to, &**from)));
         }
         self.reached = self.reach(cx, &pairs).await?;
-        Ok(())
+        self.agents.start(&cx.cluster).await
     }
 
     async fn choose(
@@ -250,27 +253,33 @@ impl Nemesis for PartitionNemesis {
 
     async fn inject(
         &mut self,
-        cx: &FaultContext,
+        _cx: &FaultContext,
         choice: &Choice,
-        lease: &Lease,
+        name: &str,
     ) -> Result<(), FaultError> {
         self.leaks = None;
         let drawn = read(choice)?;
-        let undo = firewall::restore_script();
-        let scripts = drawn.grudge.receivers().map(|(node, senders)| {
-            let sources = senders.iter().flat_map(|s| self.addrs[s].iter().copied()).collect();
-            let spared = self.spared(node, senders);
-            let apply = firewall::drop_script(&self.facts[node], &spared, &sources);
-            (node.to_owned(), deadman::arm(lease, &undo, &apply))
+        let specs = drawn.grudge.receivers().map(|(node, senders)| {
+            let sources = senders.iter().flat_map(|s| self.addrs[s].iter().copied());
+            let facts = &self.facts[node];
+            let cut = Cut {
+                backend: facts.backend.unwrap_or(Backend::Iptables),
+                chain: firewall::CHAIN.to_owned(),
+                spared: self.spared(node, senders),
+                sources: sources.filter(|ip| ip.is_ipv4() || facts.filters_v6).collect(),
+                answer: Answer::Drop,
+                scope: None,
+            };
+            (node.to_owned(), Spec::Cut(cut))
         });
-        all(on_each(&cx.cluster, scripts).await)?;
-        Ok(())
+        self.agents.apply(name, specs.collect()).await
     }
 
     async fn evidence(
         &mut self,
         cx: &FaultContext,
         choice: &Choice,
+        name: &str,
     ) -> Result<Evidence, FaultError> {
         let drawn = read(choice)?;
         // Trying every link also makes packets to drop where the store is idle. Once is enough.
@@ -304,6 +313,7 @@ impl Nemesis for PartitionNemesis {
             let backend = self.facts[receiver].backend;
             figures.insert(receiver.to_owned(), json!({ "backend": backend, "dropped": dropped }));
         }
+        doubts.extend(self.agents.objections(name, &choice.nodes).await?);
         let links = drawn.grudge.links().count();
         let (effect, summary) = if doubts.is_empty() {
             let packets = grouped(total);
@@ -318,12 +328,12 @@ impl Nemesis for PartitionNemesis {
         &mut self,
         cx: &FaultContext,
         choice: &Choice,
-        lease: &Lease,
+        name: &str,
     ) -> Result<Evidence, FaultError> {
         let drawn = read(choice)?;
-        let scripts = self.undo(cx, choice);
-        let scripts = scripts.into_iter().map(|(n, undo)| (n, deadman::disarm(&lease.name, &undo)));
-        all(on_each(&cx.cluster, scripts).await)?;
+        for undone in self.agents.undo(name, &choice.nodes).await.into_values() {
+            undone?;
+        }
         let tried = drawn.grudge.links().filter(|(to, from)| self.usual(to, from).next().is_some());
         let tried = tried.count();
         let mut remains = Vec::new();

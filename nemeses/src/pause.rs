@@ -8,13 +8,13 @@ use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
-use deposed_core::{Choice, Effect, Evidence, FaultContext, FaultError, Lease, Nemesis, Process};
+use deposed_agent::{Spec, Stop};
+use deposed_core::{Choice, Effect, Evidence, FaultContext, FaultError, Nemesis, Process};
 use rand_chacha::ChaCha8Rng;
 use serde_json::json;
 
+use crate::agents::Agents;
 use crate::claims::Claims;
-use crate::deadman;
-use crate::fanout::{all, on_each};
 use crate::processes::{self, Look, Prey};
 use crate::target::Target;
 
@@ -27,6 +27,7 @@ const LOOK_EVERY: Duration = Duration::from_millis(100);
 pub(crate) struct Pause {
     target: Option<Target>,
     claims: Claims,
+    agents: Agents,
     still: Option<Still>,
 }
 
@@ -42,8 +43,8 @@ struct Still {
 type Switches = BTreeMap<(String, u32), u64>;
 
 impl Pause {
-    pub(crate) const fn new(target: Option<Target>, claims: Claims) -> Self {
-        Self { target, claims, still: None }
+    pub(crate) const fn new(target: Option<Target>, claims: Claims, agents: Agents) -> Self {
+        Self { target, claims, agents, still: None }
     }
 }
 
@@ -54,7 +55,8 @@ impl Nemesis for Pause {
     }
 
     async fn prepare(&mut self, cx: &FaultContext) -> Result<(), FaultError> {
-        processes::control(cx).map(drop)
+        processes::control(cx)?;
+        self.agents.start(&cx.cluster).await
     }
 
     async fn choose(
@@ -75,25 +77,24 @@ impl Nemesis for Pause {
 
     async fn inject(
         &mut self,
-        cx: &FaultContext,
+        _cx: &FaultContext,
         choice: &Choice,
-        lease: &Lease,
+        name: &str,
     ) -> Result<(), FaultError> {
         self.still = None;
         let prey = Prey::read(choice)?;
-        let scripts = prey.processes.iter().map(|(node, processes)| {
-            let undo = processes::signal_script("CONT", processes);
-            let stop = processes::signal_script("STOP", processes);
-            (node.clone(), deadman::arm(lease, &undo, &stop))
-        });
-        all(on_each(&cx.cluster, scripts).await)?;
-        Ok(())
+        let stop = |processes: Vec<Process>| {
+            Spec::Stop(Stop { processes: processes.into_iter().map(processes::of_agent).collect() })
+        };
+        let specs = prey.processes.into_iter().map(|(node, processes)| (node, stop(processes)));
+        self.agents.apply(name, specs.collect()).await
     }
 
     async fn evidence(
         &mut self,
         cx: &FaultContext,
         choice: &Choice,
+        name: &str,
     ) -> Result<Evidence, FaultError> {
         let mut prey = Prey::read(choice)?;
         // What was forked between the choice and the stop belongs to it too.
@@ -104,6 +105,7 @@ impl Nemesis for Pause {
         }
         let mut switches = Switches::new();
         let mut doubts = Vec::new();
+        let objections = self.agents.objections(name, &choice.nodes).await?;
         // The first look may find threads still on their way to a stop; the last may not.
         let looks = if self.still.is_none() { LOOKS } else { 1 };
         for look in 0..looks {
@@ -125,6 +127,7 @@ impl Nemesis for Pause {
         } else if doubts.is_empty() {
             self.still = Some(Still { since: Instant::now(), switches });
         }
+        doubts.extend(objections);
         let nodes = choice.nodes.join(" ");
         let (effect, summary) = if !doubts.is_empty() {
             (Effect::Indeterminate, doubts.join("; "))
@@ -146,11 +149,11 @@ impl Nemesis for Pause {
         &mut self,
         cx: &FaultContext,
         choice: &Choice,
-        lease: &Lease,
+        name: &str,
     ) -> Result<Evidence, FaultError> {
-        let scripts = self.undo(cx, choice);
-        let scripts = scripts.into_iter().map(|(n, undo)| (n, deadman::disarm(&lease.name, &undo)));
-        all(on_each(&cx.cluster, scripts).await)?;
+        for undone in self.agents.undo(name, &choice.nodes).await.into_values() {
+            undone?;
+        }
         let prey = Prey::read(choice)?;
         let mut stopped = Vec::new();
         let mut gone = Vec::new();

@@ -15,9 +15,14 @@ use serde_json::json;
 use tokio::task::JoinSet;
 
 use crate::claims::Claims;
-use crate::deadman::PROC;
 use crate::fanout::{all, on_each};
 use crate::target::{Target, node_names, primaries};
+
+/// Shell functions. `fields PID` sets `$s` to the words of `/proc/PID/stat` from the state on, so that the
+/// start time is number 20; the name before them may hold blanks and parentheses.
+const PROC: &str = r#"
+fields() { s=$(cat "/proc/$1/stat" 2>/dev/null) && s=${s##*) }; }
+"#;
 
 /// The processes of one injection, by node.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -125,6 +130,12 @@ hit() {{
         let _ = writeln!(script, "hit {pid} {start_ticks}");
     }
     script
+}
+
+/// A process, as the agents know it.
+pub(crate) fn of_agent(process: Process) -> deposed_agent::Process {
+    let Process { pid, start_ticks } = process;
+    deposed_agent::Process { pid, start_ticks }
 }
 
 /// How a process looks.

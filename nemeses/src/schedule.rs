@@ -69,11 +69,6 @@ impl Schedule {
         self.timing.hold.mul_f64(rng.random_range(0.6..1.4)).max(HOLD_MIN)
     }
 
-    /// The longest hold there is.
-    pub(crate) fn hold_max(&self) -> Duration {
-        self.timing.hold.mul_f64(1.4).max(HOLD_MIN)
-    }
-
     /// How long to wait after a heal: the mean, half more or less.
     pub(crate) fn pause(&self, rng: &mut ChaCha8Rng) -> Duration {
         let mean = self.timing.every.saturating_sub(self.timing.hold);
@@ -106,7 +101,7 @@ mod tests {
         let mut storm = Vec::new();
         while schedule.fits(now) {
             let hold = schedule.hold(&mut rng);
-            assert!(hold >= HOLD_MIN && hold <= schedule.hold_max());
+            assert!(hold >= HOLD_MIN);
             storm.push((now, now + hold));
             now += hold + schedule.pause(&mut rng);
         }

@@ -3,6 +3,7 @@
 
 use deposed_core::{Nemesis, System};
 
+use crate::agents::Agents;
 use crate::claims::Claims;
 use crate::grudge::Shape;
 use crate::kill::Kill;
@@ -25,7 +26,7 @@ pub struct Kind {
     needs_processes: bool,
 }
 
-type Make = fn(Option<&str>, &[String], &Claims) -> Result<Box<dyn Nemesis>, Mistake>;
+type Make = fn(Option<&str>, &[String], &Claims, &Agents) -> Result<Box<dyn Nemesis>, Mistake>;
 
 /// Every fault there is. A new one is a line here and a file of its own.
 pub static KINDS: [Kind; 3] = [
@@ -33,12 +34,12 @@ pub static KINDS: [Kind; 3] = [
         name: "partition",
         about: "cut the network between nodes",
         words: &Shape::WORDS,
-        make: |arg, nodes, _| {
+        make: |arg, nodes, _, agents| {
             let shape = arg.map(|arg| Shape::parse(arg, nodes)).transpose()?;
             if nodes.len() < 2 {
                 return Err(Mistake::new("partition", "it takes 2 nodes or more"));
             }
-            Ok(Box::new(PartitionNemesis::new(shape)))
+            Ok(Box::new(PartitionNemesis::new(shape, agents.clone())))
         },
         needs_processes: false,
     },
@@ -46,9 +47,9 @@ pub static KINDS: [Kind; 3] = [
         name: "kill",
         about: "kill the store with SIGKILL, later start it again on its data",
         words: &Target::WORDS,
-        make: |arg, nodes, claims| {
+        make: |arg, nodes, claims, agents| {
             let target = arg.map(|arg| Target::parse(arg, nodes)).transpose()?;
-            Ok(Box::new(Kill::new(target, claims.clone())))
+            Ok(Box::new(Kill::new(target, claims.clone(), agents.clone())))
         },
         needs_processes: true,
     },
@@ -56,9 +57,9 @@ pub static KINDS: [Kind; 3] = [
         name: "pause",
         about: "stop the store with SIGSTOP, later let it go on",
         words: &Target::WORDS,
-        make: |arg, nodes, claims| {
+        make: |arg, nodes, claims, agents| {
             let target = arg.map(|arg| Target::parse(arg, nodes)).transpose()?;
-            Ok(Box::new(Pause::new(target, claims.clone())))
+            Ok(Box::new(Pause::new(target, claims.clone(), agents.clone())))
         },
         needs_processes: true,
     },
@@ -86,8 +87,13 @@ impl LaneSpec {
     ///
     /// # Errors
     /// None for the nodes [`parse`] has checked it with.
-    pub fn nemesis(&self, nodes: &[String], claims: &Claims) -> Result<Box<dyn Nemesis>, Mistake> {
-        (self.kind.make)(self.arg.as_deref(), nodes, claims)
+    pub fn nemesis(
+        &self,
+        nodes: &[String],
+        claims: &Claims,
+        agents: &Agents,
+    ) -> Result<Box<dyn Nemesis>, Mistake> {
+        (self.kind.make)(self.arg.as_deref(), nodes, claims, agents)
     }
 
     /// Why `system` cannot suffer this fault, if so.
@@ -142,7 +148,7 @@ fn parse_one(text: &str, nodes: &[String], before: &[LaneSpec]) -> Result<LaneSp
         return Err(Mistake::new(text, problem));
     }
     let spec = LaneSpec { text: text.to_owned(), arg, kind };
-    match spec.nemesis(nodes, &Claims::default()) {
+    match spec.nemesis(nodes, &Claims::default(), &Agents::default()) {
         Ok(_) => Ok(spec),
         Err(Mistake { at, problem }) if at == text => Err(Mistake { at, problem }),
         Err(Mistake { at, problem }) => Err(Mistake::new(text, format!("{at}: {problem}"))),

@@ -15,8 +15,8 @@ pub use client::{Client, ClientError, ClientFactory, Invocation};
 pub use cluster::{Cluster, Node};
 pub use generator::{Context, Generator, Next, Thread};
 pub use lane::{EventSender, Lane, NemesisEvent, NotRecorded, Stop, StopSender};
-pub use nemesis::{Choice, Effect, Evidence, FaultContext, FaultError, Lease, Nemesis};
-pub use remote::{Command, Output, Remote, RemoteError};
+pub use nemesis::{Choice, Effect, Evidence, FaultContext, FaultError, Nemesis};
+pub use remote::{Command, Conversation, Output, Remote, RemoteError};
 pub use system::{
     Db, LogFile, NodeClock, OpSet, Primaries, Process, ProcessControl, Records, System, SystemError,
 };

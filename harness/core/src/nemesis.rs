@@ -1,7 +1,6 @@
 //! A kind of fault.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use async_trait::async_trait;
 pub use deposed_history::Effect;
@@ -39,15 +38,6 @@ pub struct Choice {
     pub what: serde_json::Value,
 }
 
-/// The name under which one injection is in force on the nodes, and for how long at most.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Lease {
-    /// Unique among the injections of a run, safe as a file name: `partition-3`.
-    pub name: String,
-    /// After this, a node undoes the fault by itself, whatever became of the controller.
-    pub ttl: Duration,
-}
-
 /// Why a fault could not be injected or healed.
 #[derive(Debug, Clone, thiserror::Error)]
 pub enum FaultError {
@@ -62,11 +52,11 @@ pub enum FaultError {
     Nothing(String),
     /// The run is over and the fault was not seen to be gone.
     #[error(
-        "{fault} may still be in force on {nodes}; the nodes undo it by themselves when its lease \
+        "{fault} may still be in force on {nodes}; the nodes undo it by themselves when their lease \
          runs out, and `deposed heal` does it now"
     )]
     InForce {
-        /// Its lease.
+        /// The name of the injection.
         fault: String,
         /// Where, by name.
         nodes: String,
@@ -101,13 +91,14 @@ pub trait Nemesis: Send {
     /// applied, so that it can be undone without this process.
     fn undo(&self, cx: &FaultContext, choice: &Choice) -> Vec<(String, String)>;
 
-    /// Applies it on all its nodes in parallel, with a timer on each node that undoes it when the
-    /// lease runs out.
+    /// Applies it on all its nodes in parallel, under a name that is unique among the injections of a
+    /// run and safe for a file: `partition-3`. Each node undoes it by itself when it hears nothing of
+    /// this process for the time of its lease.
     async fn inject(
         &mut self,
         cx: &FaultContext,
         choice: &Choice,
-        lease: &Lease,
+        name: &str,
     ) -> Result<(), FaultError>;
 
     /// Says what can be seen of it. Called just after injecting and again just before healing;
@@ -116,13 +107,14 @@ pub trait Nemesis: Send {
         &mut self,
         cx: &FaultContext,
         choice: &Choice,
+        name: &str,
     ) -> Result<Evidence, FaultError>;
 
-    /// Undoes it, calls off the timers, and says what can be seen of that. Idempotent.
+    /// Undoes it and says what can be seen of that. Idempotent.
     async fn heal(
         &mut self,
         cx: &FaultContext,
         choice: &Choice,
-        lease: &Lease,
+        name: &str,
     ) -> Result<Evidence, FaultError>;
 }

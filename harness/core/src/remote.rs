@@ -156,6 +156,16 @@ pub enum RemoteError {
     },
 }
 
+/// A program on a node that is spoken to for as long as it is wanted: a line there, a line back.
+/// Dropping it closes the program's standard input.
+#[async_trait]
+pub trait Conversation: Send + Sync {
+    /// Says a line (without its end) and waits for the line that answers it. Lines are answered in
+    /// order, one at a time. After an error the conversation is over: every further call errs with
+    /// [`RemoteError::Lost`].
+    async fn ask(&self, line: &str, deadline: Duration) -> Result<String, RemoteError>;
+}
+
 /// A way to run commands on one node and move files.
 #[async_trait]
 pub trait Remote: Send + Sync {
@@ -170,6 +180,11 @@ pub trait Remote: Send + Sync {
 
     /// Copies a file from the node into a local file. Parents are made.
     async fn download(&self, from: &str, to: &Path) -> Result<(), RemoteError>;
+
+    /// Starts a program, as root, on a connection of its own, and speaks to it. `script` is for
+    /// `/bin/sh` and becomes the program: `exec /usr/bin/cat`. Whether it has started shows when it
+    /// answers.
+    async fn converse(&self, script: &str) -> Result<Box<dyn Conversation>, RemoteError>;
 
     /// Runs a command that must exit with 0 and returns its trimmed standard output.
     async fn run(&self, command: Command) -> Result<String, RemoteError> {

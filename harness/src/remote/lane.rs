@@ -147,6 +147,64 @@ impl Queue {
         }
     }
 
+    /// A number for one more connection that is not a lane's.
+    pub(super) fn number(&self) -> usize {
+        let mut state = self.state();
+        state.started += 1;
+        state.started
+    }
+
+    /// Connects and logs in, trying again where a busy server drops logins.
+    pub(super) fn connect(
+        &self,
+        number: usize,
+        orphan: Option<&str>,
+        deadline: Instant,
+    ) -> Result<Shell<SshWire>, Refused> {
+        let token = format!("{:032x}", rand::rng().random::<u128>());
+        let opened = |socket: &TcpStream| self.opened(number, socket);
+        let within = Instant::now() + CONNECT_DEADLINE;
+        let mut said = String::new();
+        for attempt in 0..LOGINS_MAX {
+            if attempt > 0 {
+                pause(attempt, deadline);
+            }
+            let spec = &self.spec;
+            match handshake::open(spec, &token, orphan, deadline.min(within), &opened) {
+                Ok((shell, fingerprint)) => {
+                    self.state().fingerprint = Some(fingerprint);
+                    return Ok(shell);
+                }
+                Err(Refused::Passing(reason)) => said = reason,
+                Err(Refused::Late) if within < deadline => {
+                    return Err(Refused::Lasting(format!(
+                        "no answer within {CONNECT_DEADLINE:?}: is the node up, and `addr` and `port` \
+                         right?"
+                    )));
+                }
+                Err(refused) => return Err(refused),
+            }
+        }
+        Err(Refused::Lasting(format!("{said} ({LOGINS_MAX} tries); is its SSH server overloaded?")))
+    }
+
+    /// Says that a connection is no more.
+    pub(super) fn closed(&self, number: usize) {
+        self.state().sockets.remove(&number);
+    }
+
+    /// The error of a command that never ran because there was no connection for it.
+    pub(super) fn refused(&self, refused: Refused, command: &Command) -> RemoteError {
+        let (node, addr) = (self.spec.node.name.to_string(), self.spec.endpoint().to_string());
+        match refused {
+            Refused::Late => late(&self.spec, command),
+            Refused::Passing(reason) | Refused::Lasting(reason) => {
+                RemoteError::Connect { node, addr, reason }
+            }
+            Refused::HostKeyChanged(reason) => RemoteError::HostKeyChanged { node, addr, reason },
+        }
+    }
+
     fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -257,51 +315,18 @@ impl Lane {
     }
 
     fn connect(&mut self, deadline: Instant) -> Result<Shell<SshWire>, Refused> {
-        let token = format!("{:032x}", rand::rng().random::<u128>());
-        let opened = |socket: &TcpStream| self.queue.opened(self.number, socket);
-        let within = Instant::now() + CONNECT_DEADLINE;
-        let mut said = String::new();
-        for attempt in 0..LOGINS_MAX {
-            if attempt > 0 {
-                pause(attempt, deadline);
-            }
-            let orphan = self.orphan.as_deref();
-            let spec = &self.queue.spec;
-            match handshake::open(spec, &token, orphan, deadline.min(within), &opened) {
-                Ok((shell, fingerprint)) => {
-                    self.orphan = None;
-                    self.queue.state().fingerprint = Some(fingerprint);
-                    return Ok(shell);
-                }
-                Err(Refused::Passing(reason)) => said = reason,
-                Err(Refused::Late) if within < deadline => {
-                    return Err(Refused::Lasting(format!(
-                        "no answer within {CONNECT_DEADLINE:?}: is the node up, and `addr` and `port` \
-                         right?"
-                    )));
-                }
-                Err(refused) => return Err(refused),
-            }
-        }
-        Err(Refused::Lasting(format!("{said} ({LOGINS_MAX} tries); is its SSH server overloaded?")))
+        let shell = self.queue.connect(self.number, self.orphan.as_deref(), deadline)?;
+        self.orphan = None;
+        Ok(shell)
     }
 
     fn refused(&self, refused: Refused, command: &Command, lost: Option<String>) -> RemoteError {
-        let reason = match refused {
-            Refused::Late => return self.late(command),
-            Refused::Passing(reason) | Refused::Lasting(reason) => reason,
-            Refused::HostKeyChanged(reason) => {
-                return RemoteError::HostKeyChanged {
-                    node: self.node(),
-                    addr: self.addr(),
-                    reason,
-                };
-            }
-        };
-        match lost {
+        match (lost, refused) {
             // It was sent once already: this is not "nothing ran".
-            Some(lost) => self.lost(command, format!("{lost}; then {reason}")),
-            None => RemoteError::Connect { node: self.node(), addr: self.addr(), reason },
+            (Some(lost), Refused::Passing(reason) | Refused::Lasting(reason)) => {
+                self.lost(command, format!("{lost}; then {reason}"))
+            }
+            (_, refused) => self.queue.refused(refused, command),
         }
     }
 
@@ -326,10 +351,6 @@ impl Lane {
 
     fn node(&self) -> String {
         self.queue.spec.node.name.to_string()
-    }
-
-    fn addr(&self) -> String {
-        self.queue.spec.endpoint().to_string()
     }
 }
 

@@ -5,10 +5,14 @@
 //! framed over that shell, so that one costs a round trip and not a login, and so that an exit
 //! status is only ever what the shell said, never what a broken connection looks like.
 //!
+//! A program that is spoken to for long ([`deposed_core::Conversation`]) has a thread and a session of
+//! its own as well; its shell becomes it.
+//!
 //! What libssh2 does not do well is avoided by construction: a session and its channel stay on one
 //! thread; no keepalive is set on a session; a channel is never dropped while its socket is open;
 //! exit statuses of channels are not asked for.
 
+mod conversation;
 mod handshake;
 mod host_key;
 mod lane;

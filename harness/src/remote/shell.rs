@@ -5,6 +5,8 @@
 //! and everything has a length, so neither a command's output nor a broken stream can pass for an
 //! answer. Outputs go through files on the node: no amount of either can block the other, and a
 //! daemon that a command leaves behind holds a file, not our stream.
+//!
+//! A line `NUMBER 'SCRIPT'` is the last: the shell becomes the script, and the stream is its own.
 
 use std::io::{ErrorKind, Read, Write};
 use std::time::{Duration, Instant};
@@ -22,6 +24,8 @@ pub(super) const OUTPUT_BYTES_MAX: u64 = 64 << 20;
 const NOISE_BYTES_MAX: usize = 64 << 10;
 /// How long a line of the shell itself may be.
 const LINE_BYTES_MAX: usize = 4 << 10;
+/// How long a line of a program may be that the shell has become.
+const ANSWER_BYTES_MAX: usize = 4 << 20;
 
 /// A byte stream to a node, with a deadline.
 pub(super) trait Wire: Read + Write {
@@ -159,6 +163,13 @@ impl<W: Wire> Shell<W> {
         Ok(Output { status, stdout, stderr })
     }
 
+    /// Becomes a program. What follows on the stream is between it and whoever speaks to it.
+    pub(super) fn exec(mut self, script: &str, deadline: Instant) -> Result<Lines<W>, Broken> {
+        self.wire.until(deadline);
+        self.wire.write_all(format!("0 {}\n", quote_line(script)).as_bytes())?;
+        Ok(Lines { wire: self.wire, unread: self.unread })
+    }
+
     /// Waits for the first token, answering sudo's prompt once.
     fn enter(&mut self, entry: &Entry) -> Result<(), Broken> {
         let prompt = prompt(&self.token);
@@ -249,6 +260,36 @@ impl<W: Wire> Shell<W> {
     }
 }
 
+/// A program that answers lines.
+pub(super) struct Lines<W> {
+    wire: W,
+    unread: Vec<u8>,
+}
+
+impl<W: Wire> Lines<W> {
+    /// Says a line and waits for the next one.
+    pub(super) fn ask(&mut self, line: &str, deadline: Instant) -> Result<String, Broken> {
+        self.wire.until(deadline);
+        self.wire.write_all(format!("{line}\n").as_bytes())?;
+        let mut looked_at = 0;
+        loop {
+            if let Some(at) = self.unread[looked_at..].iter().position(|byte| *byte == b'\n') {
+                let line: Vec<u8> = self.unread.drain(..=looked_at + at).collect();
+                return Ok(String::from_utf8_lossy(&line[..line.len() - 1]).into_owned());
+            }
+            looked_at = self.unread.len();
+            if self.unread.len() > ANSWER_BYTES_MAX {
+                return Err(Broken::Lost("the answer has no end".to_owned()));
+            }
+            let mut chunk = [0; 16 << 10];
+            match self.wire.read(&mut chunk)? {
+                0 => return Err(Broken::Lost("the program has ended".to_owned())),
+                count => self.unread.extend_from_slice(&chunk[..count]),
+            }
+        }
+    }
+}
+
 /// What sudo is told to ask with: recognisable, and one word to every shell.
 fn prompt(token: &str) -> String {
     format!("sudo-{token}:")
@@ -291,6 +332,11 @@ while IFS= read -r line; do
     if [ "$#" = 1 ]; then
         echo "@TOKEN@ $1 0 0 0"
         continue
+    fi
+    if [ "$#" = 2 ]; then
+        trap - EXIT HUP PIPE TERM
+        rm -rf "$folder"
+        exec /bin/sh -c "$2"
     fi
     stdin=/dev/null
     if [ "$3" != 0 ]; then
@@ -437,6 +483,21 @@ mod tests {
             std::thread::sleep(Duration::from_millis(2));
         }
         assert!(first.line().unwrap().starts_with("t0ken 1 137 "));
+    }
+
+    #[test]
+    fn it_becomes_a_program_that_answers_lines() {
+        let mut shell = start("", None).unwrap();
+        shell.run(&Command::new("true"), soon()).unwrap();
+        let folder = shell.folder().to_owned();
+        let program = "while read -r line; do echo \"got $line\"; done; exit";
+        let mut lines = shell.exec(program, soon()).unwrap();
+        for word in ["one", "it's two"] {
+            assert_eq!(lines.ask(word, soon()).unwrap(), format!("got {word}"));
+        }
+        assert!(!std::path::Path::new(&folder).exists());
+        let mut lines = start("", None).unwrap().exec("exit 3", soon()).unwrap();
+        assert!(matches!(lines.ask("hello", soon()), Err(Broken::Lost(_))));
     }
 
     #[test]

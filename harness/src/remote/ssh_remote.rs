@@ -5,9 +5,10 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
-use deposed_core::{Command, Node, Output, Remote, RemoteError};
+use deposed_core::{Command, Conversation, Node, Output, Remote, RemoteError};
 use tokio::sync::oneshot;
 
+use super::conversation::SshConversation;
 use super::host_key::Fingerprint;
 use super::lane::{self, Job, Queue};
 use super::shell::GRACE;
@@ -78,6 +79,10 @@ impl Remote for SshRemote {
 
     async fn download(&self, from: &str, to: &Path) -> Result<(), RemoteError> {
         transfer::download(self, from, to).await
+    }
+
+    async fn converse(&self, script: &str) -> Result<Box<dyn Conversation>, RemoteError> {
+        Ok(Box::new(SshConversation::start(&self.queue, script).await?))
     }
 }
 

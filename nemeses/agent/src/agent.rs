@@ -42,7 +42,7 @@ impl Agent {
             Request::Undo { name } => {
                 return self.undo(name).map_or_else(Reply::Failed, Reply::Seen);
             }
-            Request::UndoAll => self.undo_all(),
+            Request::UndoAll => Journal::lock(&self.home).and_then(|journal| undo_all(&journal)),
             Request::List => {
                 return self.list().map_or_else(Reply::Failed, Reply::Faults);
             }
@@ -114,14 +114,6 @@ impl Agent {
                 figures: serde_json::json!({}),
             }),
         }
-    }
-
-    /// Undoes every fault there is, the youngest first.
-    ///
-    /// # Errors
-    /// With the first that resists; the others are undone all the same.
-    pub fn undo_all(&self) -> Result<()> {
-        undo_all(&Journal::lock(&self.home)?)
     }
 
     fn list(&self) -> Result<Vec<String>> {

@@ -12,7 +12,7 @@ use nix::fcntl::{Flock, FlockArg};
 use nix::unistd::setsid;
 
 use crate::agent::{this_program, undo_all};
-use crate::{Agent, Failure, Home, Journal, Lease, Result};
+use crate::{Failure, Home, Journal, Lease, Result};
 
 /// How often the lease is looked at. It may be renewed in between, so the keeper never sleeps longer
 /// than it lasts.
@@ -62,12 +62,15 @@ pub fn keep(home: &Home) -> Result<()> {
     }
 }
 
-/// Undoes everything that the journal of this node knows of, from a cold start.
+/// Undoes everything that the journal of this node knows of, from a cold start, and ends the lease: what
+/// resists is tried again by the keeper, if there is one.
 ///
 /// # Errors
 /// With the first fault that resists.
 pub fn heal(home: &Home) -> Result<()> {
-    Agent::new(home.clone()).undo_all()
+    let journal = Journal::lock(home)?;
+    Lease::new(home).end()?;
+    undo_all(&journal)
 }
 
 /// Sees to it that there is a keeper.

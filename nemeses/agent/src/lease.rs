@@ -32,6 +32,19 @@ impl Lease {
         write.map_err(|error| Failure::new(format!("write {}", self.path.display()), error))
     }
 
+    /// Lets it run out now.
+    ///
+    /// # Errors
+    /// If its file cannot be removed.
+    pub fn end(&self) -> Result<()> {
+        match fs::remove_file(&self.path) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => {
+                Err(Failure::new(format!("remove {}", self.path.display()), error))
+            }
+            _ => Ok(()),
+        }
+    }
+
     /// How long it still lasts; zero if it ran out or was never taken.
     ///
     /// # Errors

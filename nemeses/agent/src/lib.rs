@@ -19,10 +19,12 @@
 
 mod agent;
 pub mod clock;
+mod cut;
 mod failure;
 mod home;
 mod journal;
 mod keeper;
+mod kill;
 mod lease;
 mod primitive;
 mod process;
@@ -31,12 +33,15 @@ mod registry;
 mod serve;
 mod stop;
 pub mod vdso;
+mod tool;
 
 pub use agent::Agent;
+pub use cut::{Answer, Backend, Cut, Protocol, Scope, Spare};
 pub use failure::{Failure, Result};
 pub use home::Home;
 pub use journal::{Journal, Record};
 pub use keeper::{heal, keep};
+pub use kill::Kill;
 pub use lease::Lease;
 pub use primitive::{Primitive, Sight};
 pub use process::{Look, Process};

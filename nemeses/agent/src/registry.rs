@@ -31,7 +31,6 @@ macro_rules! primitives {
             pub(crate) fn apply(&self, undo: &Undo) -> Result<()> {
                 match (self, undo) {
                     $((Self::$name(it), Undo::$name(undo)) => it.apply(undo),)*
-                    #[allow(unreachable_patterns, reason = "reachable with two primitives")]
                     _ => Err(mismatch()),
                 }
             }
@@ -40,7 +39,6 @@ macro_rules! primitives {
             pub(crate) fn hold(&self, undo: &Undo, ready: &Path) -> Result<()> {
                 match (self, undo) {
                     $((Self::$name(it), Undo::$name(undo)) => it.hold(undo, ready),)*
-                    #[allow(unreachable_patterns, reason = "reachable with two primitives")]
                     _ => Err(mismatch()),
                 }
             }
@@ -49,7 +47,6 @@ macro_rules! primitives {
             pub(crate) fn prove(&self, undo: &Undo) -> Result<Sight> {
                 match (self, undo) {
                     $((Self::$name(it), Undo::$name(undo)) => it.prove(undo),)*
-                    #[allow(unreachable_patterns, reason = "reachable with two primitives")]
                     _ => Err(mismatch()),
                 }
             }
@@ -84,6 +81,10 @@ primitives! {
     Stop(crate::stop::Stop),
     /// Wall clocks of processes go wrong.
     Clock(crate::clock::Clock),
+    /// Processes are killed (SIGKILL), and later started again.
+    Kill(crate::kill::Kill),
+    /// Packets from some addresses are dropped or refused.
+    Cut(crate::cut::Cut),
 }
 
 fn mismatch() -> crate::Failure {

@@ -10,29 +10,38 @@ mod store;
 
 use std::time::Duration;
 
-use deposed_core::{Choice, Effect, Evidence, FaultContext, Lease, Nemesis};
-use deposed_nemeses::Claims;
+use deposed_core::{Choice, Effect, Evidence, FaultContext, Nemesis};
+use deposed_nemeses::{Agents, Claims};
 use rand::SeedableRng;
 use rand_chacha::ChaCha8Rng;
 
 /// A fault as the command line names it, prepared.
 async fn nemesis(fault: &str, cx: &FaultContext) -> Box<dyn Nemesis> {
+    nemesis_with(fault, cx, &Agents::default()).await
+}
+
+/// The same, by these agents.
+async fn nemesis_with(fault: &str, cx: &FaultContext, agents: &Agents) -> Box<dyn Nemesis> {
     let nodes: Vec<String> = cx.cluster.nodes().map(|node| node.name.to_string()).collect();
     let specs = deposed_nemeses::parse(fault, &nodes).unwrap();
-    let mut nemesis = specs[0].nemesis(&nodes, &Claims::default()).unwrap();
+    let mut nemesis = specs[0].nemesis(&nodes, &Claims::default(), agents).unwrap();
     nemesis.prepare(cx).await.unwrap();
     nemesis
 }
 
-fn lease(seconds: u64) -> Lease {
-    Lease { name: "test-1".into(), ttl: Duration::from_secs(seconds) }
+/// The name of an injection that is the only one.
+const NAME: &str = "test-1";
+
+/// Agents whose nodes do without them for so long.
+fn agents(seconds: u64) -> Agents {
+    Agents::new(Duration::from_secs(seconds))
 }
 
 /// Chooses and injects, and returns what was seen.
-async fn hurt(nemesis: &mut dyn Nemesis, cx: &FaultContext, lease: &Lease) -> (Choice, Evidence) {
+async fn hurt(nemesis: &mut dyn Nemesis, cx: &FaultContext, name: &str) -> (Choice, Evidence) {
     let choice = nemesis.choose(cx, &mut ChaCha8Rng::seed_from_u64(1)).await.unwrap();
-    nemesis.inject(cx, &choice, lease).await.unwrap();
-    let evidence = nemesis.evidence(cx, &choice).await.unwrap();
+    nemesis.inject(cx, &choice, name).await.unwrap();
+    let evidence = nemesis.evidence(cx, &choice, name).await.unwrap();
     (choice, evidence)
 }
 

@@ -2,16 +2,18 @@
 //!
 //! Every process dies with the test; with the processes go namespaces, links, mounts and rules.
 
-use std::io::{BufRead, BufReader};
+use std::io::BufRead as _;
 use std::net::IpAddr;
 use std::path::Path;
 use std::process::{Child, Command as Std, Stdio};
 use std::sync::Arc;
 use std::sync::Mutex;
+use std::time::Duration;
 
 use async_trait::async_trait;
-use deposed_core::{Cluster, Command, Node, Output, Remote, RemoteError};
-use tokio::io::AsyncWriteExt;
+use deposed_core::{Cluster, Command, Conversation, Node, Output, Remote, RemoteError};
+use tokio::io::{AsyncBufReadExt as _, AsyncWriteExt as _, BufReader};
+use tokio::process::{ChildStdin, ChildStdout};
 
 /// A few nodes `n1`, `n2`, … at 10.99.0.1/fd99::1, 10.99.0.2/fd99::2, …
 pub(crate) struct Namespaces {
@@ -38,7 +40,7 @@ pub(crate) struct Namespace {
     /// `SSH_CONNECTION` as commands see it.
     ssh: Mutex<Option<String>>,
     /// Whether commands fail as over a cut line.
-    cut: Mutex<bool>,
+    cut: Arc<Mutex<bool>>,
 }
 
 impl Holder {
@@ -54,7 +56,7 @@ impl Holder {
             .spawn()
             .expect("these tests need root, setpriv, unshare, iproute2, iptables, nftables, ping");
         let mut line = String::new();
-        BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
+        std::io::BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
         assert_eq!(line, "up\n", "a namespace could not be set up: are you root?");
         let children = format!("/proc/{0}/task/{0}/children", child.id());
         let inner = std::fs::read_to_string(children).unwrap().trim().parse().unwrap();
@@ -112,6 +114,7 @@ impl Namespace {
         let holder = Holder::new(
             &["--net", "--mount", "--pid"],
             "mount --make-rprivate /; mount -t proc proc /proc; mount -t tmpfs tmpfs /run
+             mount -t tmpfs tmpfs /var/lib
              ip link set lo up",
         );
         let pid = holder.1;
@@ -127,7 +130,7 @@ impl Namespace {
         must("nsenter", &format!("-t {pid} -n ip link set eth0 up"));
         let addr: IpAddr = format!("10.99.0.{i}").parse().unwrap();
         let node = Node { name: format!("n{i}").into(), addr };
-        Self { node, holder, ssh: Mutex::new(None), cut: Mutex::new(false) }
+        Self { node, holder, ssh: Mutex::new(None), cut: Arc::new(Mutex::new(false)) }
     }
 
     /// Makes commands look as if they came over SSH: `FROM PORT TO PORT`.
@@ -195,11 +198,55 @@ impl Remote for Namespace {
         }
     }
 
-    async fn upload(&self, _bytes: &[u8], to: &str, _mode: u32) -> Result<(), RemoteError> {
-        Err(self.lost(to))
+    async fn upload(&self, bytes: &[u8], to: &str, mode: u32) -> Result<(), RemoteError> {
+        let script = format!("mkdir -p \"$(dirname {to})\" && cat >{to} && chmod {mode:o} {to}");
+        self.run(Command::new(script).stdin(bytes)).await.map(drop)
     }
 
     async fn download(&self, from: &str, _to: &Path) -> Result<(), RemoteError> {
         Err(self.lost(from))
+    }
+
+    async fn converse(&self, script: &str) -> Result<Box<dyn Conversation>, RemoteError> {
+        if *self.cut.lock().unwrap() {
+            return Err(self.lost(script));
+        }
+        let mut child = tokio::process::Command::from(self.enter(script));
+        child.stdin(Stdio::piped()).stdout(Stdio::piped());
+        let mut child = child.spawn().unwrap();
+        let talk = (child.stdin.take().unwrap(), BufReader::new(child.stdout.take().unwrap()));
+        let cut = Arc::clone(&self.cut);
+        Ok(Box::new(Pipes { node: self.node.clone(), talk: talk.into(), cut }))
+    }
+}
+
+/// A program in a node that answers lines.
+struct Pipes {
+    node: Node,
+    talk: tokio::sync::Mutex<(ChildStdin, BufReader<ChildStdout>)>,
+    cut: Arc<Mutex<bool>>,
+}
+
+#[async_trait]
+impl Conversation for Pipes {
+    async fn ask(&self, line: &str, deadline: Duration) -> Result<String, RemoteError> {
+        let lost = |reason: &str| RemoteError::Lost {
+            node: self.node.name.to_string(),
+            command: line.chars().take(40).collect(),
+            reason: reason.into(),
+        };
+        if *self.cut.lock().unwrap() {
+            return Err(lost("cut by the test"));
+        }
+        let mut talk = self.talk.lock().await;
+        let mut answer = String::new();
+        let exchange = async {
+            talk.0.write_all(format!("{line}\n").as_bytes()).await?;
+            talk.1.read_line(&mut answer).await
+        };
+        match tokio::time::timeout(deadline, exchange).await {
+            Ok(Ok(length)) if length > 0 => Ok(answer),
+            _ => Err(lost("no answer")),
+        }
     }
 }

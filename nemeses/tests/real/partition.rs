@@ -3,12 +3,13 @@
 use std::time::{Duration, Instant};
 
 use deposed_core::{FaultContext, FaultError};
+use deposed_nemeses::{Agents, Claims};
 
 use crate::namespaces::Namespaces;
-use crate::{assert_doubted, assert_proven, hurt, lease, nemesis, store};
+use crate::{NAME, agents, assert_doubted, assert_proven, hurt, nemesis, nemesis_with, store};
 
 /// All rules of a node. Listing them first makes the empty tables that iptables makes anyway.
-const RULES: &str = "iptables -S; ip6tables -S; nft list table inet deposed 2>/dev/null; find /run/deposed -type f 2>/dev/null";
+const RULES: &str = "iptables -S; ip6tables -S; nft list table inet deposed 2>/dev/null; find /run/deposed/faults -type f 2>/dev/null";
 
 /// Rules a host may have of its own: the first lets everything pass that comes in after it.
 const HOST_RULES: &str = "iptables -A INPUT -p icmp -j ACCEPT; iptables -N MINE; \
@@ -25,7 +26,7 @@ async fn a_partition_cuts_both_ways_and_both_families() {
     let before = net.everywhere(RULES);
     let cx = store::running(&net).await;
     let mut partition = nemesis("partition:n1", &cx).await;
-    let (choice, seen) = hurt(&mut *partition, &cx, &lease(60)).await;
+    let (choice, seen) = hurt(&mut *partition, &cx, NAME).await;
     assert_proven(&seen);
     assert_eq!(choice.what["cut"], "n1 | n2 n3");
     assert!(seen.figures["n1"]["dropped"]["n2"].as_u64().unwrap() >= 2, "{}", seen.figures);
@@ -35,8 +36,8 @@ async fn a_partition_cuts_both_ways_and_both_families() {
     let whole = [(2, "10.99.0.3"), (3, "fd99::2")];
     assert_eq!(net.reached(&cut), []);
     assert_eq!(net.reached(&whole), whole);
-    assert_proven(&partition.evidence(&cx, &choice).await.unwrap());
-    assert_proven(&partition.heal(&cx, &choice, &lease(60)).await.unwrap());
+    assert_proven(&partition.evidence(&cx, &choice, NAME).await.unwrap());
+    assert_proven(&partition.heal(&cx, &choice, NAME).await.unwrap());
     assert_eq!(net.reached(&cut), cut);
     assert_eq!(net.everywhere(RULES), before);
 }
@@ -51,12 +52,12 @@ async fn nft_serves_where_iptables_is_missing() {
     let before = net.everywhere("nft list ruleset");
     let cx = store::running(&net).await;
     let mut partition = nemesis("partition:one", &cx).await;
-    let (choice, seen) = hurt(&mut *partition, &cx, &lease(60)).await;
+    let (choice, seen) = hurt(&mut *partition, &cx, NAME).await;
     assert_proven(&seen);
     assert_eq!(seen.figures["n1"]["backend"], "nft");
     assert_eq!(seen.figures["n2"]["backend"], "nft");
     assert!(seen.figures["n2"]["dropped"]["n1"].as_u64().unwrap() >= 2, "{}", seen.figures);
-    assert_proven(&partition.heal(&cx, &choice, &lease(60)).await.unwrap());
+    assert_proven(&partition.heal(&cx, &choice, NAME).await.unwrap());
     assert_eq!(net.everywhere("nft list ruleset"), before);
 }
 
@@ -66,14 +67,14 @@ async fn a_ring_cuts_opposite_nodes() {
     let net = Namespaces::new(4);
     let cx = store::running(&net).await;
     let mut partition = nemesis("partition:majorities-ring", &cx).await;
-    let (choice, seen) = hurt(&mut *partition, &cx, &lease(60)).await;
+    let (choice, seen) = hurt(&mut *partition, &cx, NAME).await;
     assert_proven(&seen);
     assert!(seen.summary.ends_with("packets dropped on 4 links"), "{}", seen.summary);
     let everyone = [(1, 2), (1, 3), (1, 4), (2, 3), (2, 4), (3, 4)];
     let addrs = everyone.map(|(from, to)| (from, format!("10.99.0.{to}")));
     let links: Vec<(usize, &str)> = addrs.iter().map(|(from, to)| (*from, to.as_str())).collect();
     assert_eq!(net.reached(&links).len(), 4);
-    assert_proven(&partition.heal(&cx, &choice, &lease(60)).await.unwrap());
+    assert_proven(&partition.heal(&cx, &choice, NAME).await.unwrap());
     assert_eq!(net.reached(&links), links);
 }
 
@@ -84,7 +85,7 @@ async fn one_way_lets_the_other_direction_pass() {
     net.everywhere("iptables -A INPUT -p udp --dport 777 -j ACCEPT");
     let cx = store::running(&net).await;
     let mut partition = nemesis("partition:one-way", &cx).await;
-    let (choice, seen) = hurt(&mut *partition, &cx, &lease(60)).await;
+    let (choice, seen) = hurt(&mut *partition, &cx, NAME).await;
     assert_proven(&seen);
     let deaf = if choice.nodes == ["n1"] { 1 } else { 2 };
     let heard = 3 - deaf;
@@ -95,7 +96,7 @@ async fn one_way_lets_the_other_direction_pass() {
         net.node(node).sh("iptables -vS INPUT | sed -n 's/.*dport 777 -c \\([0-9]*\\) .*/\\1/p'")
     };
     assert_eq!((arrived(heard), arrived(deaf)), ("1".to_owned(), "0".to_owned()));
-    assert_proven(&partition.heal(&cx, &choice, &lease(60)).await.unwrap());
+    assert_proven(&partition.heal(&cx, &choice, NAME).await.unwrap());
 }
 
 /// A firewall that accepts every command and does nothing is found out.
@@ -106,13 +107,13 @@ async fn a_firewall_that_lies_proves_nothing() {
          mount --bind /run/liar $(readlink -f /usr/sbin/iptables)");
     let cx = store::running(&net).await;
     let mut partition = nemesis("partition:n2", &cx).await;
-    let (choice, seen) = hurt(&mut *partition, &cx, &lease(60)).await;
+    let (choice, seen) = hurt(&mut *partition, &cx, NAME).await;
     assert_doubted(&seen, "the rules are not on n2");
     // The others do drop its packets, so only what they send it gets through, unanswered.
     assert_eq!(seen.figures["n2"]["dropped"]["n1"], 0);
     assert!(seen.figures["n1"]["dropped"]["n2"].as_u64().unwrap() > 0);
-    let error = partition.heal(&cx, &choice, &lease(60)).await.unwrap_err().to_string();
-    assert!(error.contains("the rules of deposed are still in: iptables"), "{error}");
+    let error = partition.heal(&cx, &choice, NAME).await.unwrap_err().to_string();
+    assert!(error.contains("the rules are still in iptables"), "{error}");
 }
 
 /// Rules that somebody removes while they should hold are missed before healing.
@@ -121,11 +122,14 @@ async fn rules_that_vanish_are_missed() {
     let net = Namespaces::new(2);
     let cx = store::running(&net).await;
     let mut partition = nemesis("partition:one", &cx).await;
-    let (choice, seen) = hurt(&mut *partition, &cx, &lease(60)).await;
+    let (choice, seen) = hurt(&mut *partition, &cx, NAME).await;
     assert_proven(&seen);
     net.node(1).sh("iptables -F; iptables -X; ip6tables -F; ip6tables -X");
-    assert_doubted(&partition.evidence(&cx, &choice).await.unwrap(), "the rules are not on n1");
-    assert_proven(&partition.heal(&cx, &choice, &lease(60)).await.unwrap());
+    assert_doubted(
+        &partition.evidence(&cx, &choice, NAME).await.unwrap(),
+        "the rules are not on n1",
+    );
+    assert_proven(&partition.heal(&cx, &choice, NAME).await.unwrap());
 }
 
 /// The controller's SSH passes even if the controller runs on the very node that is cut off: what
@@ -137,7 +141,7 @@ async fn ssh_of_the_controller_is_never_cut() {
     net.node(2).set_ssh("10.99.0.2 50001 10.99.0.2 22");
     let cx = store::running(&net).await;
     let mut partition = nemesis("partition:halves", &cx).await;
-    let (choice, seen) = hurt(&mut *partition, &cx, &lease(60)).await;
+    let (choice, seen) = hurt(&mut *partition, &cx, NAME).await;
     assert_proven(&seen);
     // Nobody listens: a refusal says that a packet went there and another came back.
     let knock = |from: usize, to: usize, port: u16| {
@@ -148,7 +152,7 @@ async fn ssh_of_the_controller_is_never_cut() {
     assert_eq!(knock(2, 1, 22), "refused");
     assert_eq!(knock(2, 1, 2379), "");
     assert_eq!(knock(1, 2, 22), "");
-    assert_proven(&partition.heal(&cx, &choice, &lease(60)).await.unwrap());
+    assert_proven(&partition.heal(&cx, &choice, NAME).await.unwrap());
     assert_eq!(knock(2, 1, 2379), "refused");
 }
 
@@ -158,10 +162,10 @@ async fn nodes_heal_themselves_when_the_lease_runs_out() {
     let net = Namespaces::new(2);
     let before = net.everywhere(RULES);
     let cx = store::running(&net).await;
-    let mut partition = nemesis("partition:one", &cx).await;
-    // Long enough for a slow machine to see the cut before the lease runs out.
-    let (_, seen) = hurt(&mut *partition, &cx, &lease(8)).await;
+    let mut partition = nemesis_with("partition:one", &cx, &agents(3)).await;
+    let (_, seen) = hurt(&mut *partition, &cx, NAME).await;
     assert_proven(&seen);
+    drop(partition);
     let patience = Instant::now() + Duration::from_secs(30);
     while net.everywhere(RULES) != before {
         assert!(Instant::now() < patience, "{:?}", net.everywhere(RULES));
@@ -169,19 +173,6 @@ async fn nodes_heal_themselves_when_the_lease_runs_out() {
     }
     let links = [(1, "10.99.0.2"), (2, "fd99::1")];
     assert_eq!(net.reached(&links), links);
-}
-
-/// After healing the timer is called off: no shell of ours is left asleep on a node.
-#[tokio::test]
-async fn healing_calls_the_timers_off() {
-    let net = Namespaces::new(2);
-    let cx = store::running(&net).await;
-    let mut partition = nemesis("partition:one", &cx).await;
-    let asleep = || net.everywhere(&store::count("sleep 77"));
-    let (choice, _) = hurt(&mut *partition, &cx, &lease(77)).await;
-    assert_eq!(asleep(), ["1", "1"]);
-    partition.heal(&cx, &choice, &lease(77)).await.unwrap();
-    assert_eq!(asleep(), ["0", "0"]);
 }
 
 /// Nodes that share an address, and nodes without a firewall, are refused before the run.
@@ -192,7 +183,7 @@ async fn impossible_clusters_are_refused() {
     let names = net.names();
     let refused = async |cx: &FaultContext, fault: &str| {
         let specs = deposed_nemeses::parse(fault, &names).unwrap();
-        let mut nemesis = specs[0].nemesis(&names, &deposed_nemeses::Claims::default()).unwrap();
+        let mut nemesis = specs[0].nemesis(&names, &Claims::default(), &Agents::default()).unwrap();
         match nemesis.prepare(cx).await {
             Err(FaultError::Unsupported(reason)) => reason,
             other => panic!("not refused: {other:?}"),

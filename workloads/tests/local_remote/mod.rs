@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use async_trait::async_trait;
-use deposed_core::{Cluster, Command, Node, Output, Remote, RemoteError};
+use deposed_core::{Cluster, Command, Conversation, Node, Output, Remote, RemoteError};
 use tokio::io::AsyncWriteExt;
 
 /// One "node".
@@ -52,6 +52,10 @@ impl Remote for LocalRemote {
     async fn download(&self, from: &str, to: &Path) -> Result<(), RemoteError> {
         std::fs::copy(from, to).expect("copied");
         Ok(())
+    }
+
+    async fn converse(&self, _script: &str) -> Result<Box<dyn Conversation>, RemoteError> {
+        unreachable!("no store is spoken to like this")
     }
 }
 

@@ -1,0 +1,250 @@
+//! The agents of a cluster: one program a node, put there when it is first needed, spoken to over its
+//! channel, and kept allowed to hold faults for as long as anybody here wants that.
+//!
+//! When the last [`Agents`] is dropped, or this process dies, or a node cannot be reached, nobody renews
+//! the lease of a node any more, and the node undoes every fault by itself when it runs out.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+
+use deposed_agent::{Reply, Request, Sight, Spec};
+use deposed_core::{Cluster, Command, Conversation, FaultError, Remote, RemoteError};
+use tokio::sync::{Mutex, OnceCell};
+use tokio::task::JoinSet;
+
+use crate::fanout::SCRIPT_MAX;
+use crate::program;
+
+/// How long a node holds faults without another word from here.
+const TTL: Duration = Duration::from_secs(15);
+
+/// The agents of a cluster. Clones share them.
+#[derive(Clone)]
+pub struct Agents {
+    ttl: Duration,
+    links: Arc<OnceCell<BTreeMap<String, Arc<Link>>>>,
+}
+
+impl Default for Agents {
+    fn default() -> Self {
+        Self::new(TTL)
+    }
+}
+
+impl Agents {
+    /// Agents whose nodes hold faults for so long without another word from here.
+    pub fn new(ttl: Duration) -> Self {
+        Self { ttl, links: Arc::default() }
+    }
+
+    /// Puts the agent on every node and starts it, if that was not done before.
+    ///
+    /// # Errors
+    /// If a node cannot be reached or cannot run it.
+    pub(crate) async fn start(&self, cluster: &Cluster) -> Result<(), FaultError> {
+        self.links.get_or_try_init(async || self.links(cluster).await).await.map(drop)
+    }
+
+    async fn links(&self, cluster: &Cluster) -> Result<BTreeMap<String, Arc<Link>>, FaultError> {
+        let mut starting = JoinSet::new();
+        for remote in cluster.remotes() {
+            let link = Arc::new(Link { remote: Arc::clone(remote), talk: Mutex::new(None) });
+            let ttl = self.ttl;
+            starting.spawn(async move {
+                link.install().await?;
+                link.done(&renewal(ttl)).await?;
+                tokio::spawn(renew(Arc::downgrade(&link), ttl));
+                Ok::<_, FaultError>((link.remote.node().name.to_string(), link))
+            });
+        }
+        let mut links = BTreeMap::new();
+        while let Some(started) = starting.join_next().await {
+            let (node, link) = started.expect("starting an agent does not panic")?;
+            links.insert(node, link);
+        }
+        Ok(links)
+    }
+
+    /// Has faults applied, on all nodes at once.
+    ///
+    /// # Errors
+    /// With the first that was not.
+    pub(crate) async fn apply(
+        &self,
+        name: &str,
+        specs: Vec<(String, Spec)>,
+    ) -> Result<(), FaultError> {
+        let request = |spec| Request::Apply { name: name.to_owned(), spec };
+        let asked = specs.into_iter().map(|(node, spec)| (node, request(spec))).collect();
+        let asked = self.ask(asked).await;
+        for (node, reply) in asked {
+            match reply? {
+                Reply::Done => {}
+                other => return Err(refused(&node, &other)),
+            }
+        }
+        Ok(())
+    }
+
+    /// What the agents themselves have against a fault being in force, as words. That they have nothing
+    /// proves nothing: whoever asks looks at the nodes as well, past the agents.
+    ///
+    /// # Errors
+    /// With the first node that does not answer.
+    pub(crate) async fn objections(
+        &self,
+        name: &str,
+        nodes: &[String],
+    ) -> Result<Vec<String>, FaultError> {
+        let request = Request::Prove { name: name.to_owned() };
+        let asked = nodes.iter().map(|node| (node.clone(), request.clone())).collect();
+        let mut objections = Vec::new();
+        for (node, reply) in self.ask(asked).await {
+            match reply? {
+                Reply::Seen(Sight { holds: true, .. }) => {}
+                Reply::Seen(Sight { summary, .. }) => objections.push(format!("{node}: {summary}")),
+                Reply::Failed(failure) => objections.push(format!("{node}: {failure}")),
+                other => return Err(refused(&node, &other)),
+            }
+        }
+        Ok(objections)
+    }
+
+    /// Has a fault undone, node by node. Each says what it sees of that, or why it did not work; a node
+    /// that does not answer does not keep the others waiting.
+    pub(crate) async fn undo(
+        &self,
+        name: &str,
+        nodes: &[String],
+    ) -> BTreeMap<String, Result<Sight, FaultError>> {
+        let request = Request::Undo { name: name.to_owned() };
+        let asked = nodes.iter().map(|node| (node.clone(), request.clone())).collect();
+        let asked = self.ask(asked).await;
+        let sights = asked.into_iter().map(|(node, reply)| {
+            let sight = match reply {
+                Ok(Reply::Seen(sight)) => Ok(sight),
+                Ok(other) => Err(refused(&node, &other)),
+                Err(error) => Err(error),
+            };
+            (node, sight)
+        });
+        sights.collect()
+    }
+
+    async fn ask(
+        &self,
+        requests: Vec<(String, Request)>,
+    ) -> BTreeMap<String, Result<Reply, FaultError>> {
+        let mut asked = JoinSet::new();
+        let mut replies = BTreeMap::new();
+        for (node, request) in requests {
+            let Some(link) = self.links.get().and_then(|links| links.get(&node)) else {
+                let unknown = format!("{node} has no agent; this fault was not prepared");
+                replies.insert(node, Err(FaultError::Unsupported(unknown)));
+                continue;
+            };
+            let link = Arc::clone(link);
+            asked.spawn(async move { (node, link.ask(&request).await) });
+        }
+        while let Some(answer) = asked.join_next().await {
+            let (node, reply) = answer.expect("asking an agent does not panic");
+            replies.insert(node, reply.map_err(FaultError::from));
+        }
+        replies
+    }
+}
+
+fn renewal(ttl: Duration) -> Request {
+    Request::Renew { ttl_ms: ttl.as_millis() as u64 }
+}
+
+/// Renews the lease of a node until nobody here wants its agent any more.
+async fn renew(link: Weak<Link>, ttl: Duration) {
+    loop {
+        tokio::time::sleep(ttl / 5).await;
+        let Some(link) = link.upgrade() else { return };
+        if let Err(error) = link.done(&renewal(ttl)).await {
+            tracing::warn!(node = &*link.remote.node().name, %error, "a lease was not renewed");
+        }
+    }
+}
+
+fn refused(node: &str, reply: &Reply) -> FaultError {
+    FaultError::Unsupported(match reply {
+        Reply::Failed(failure) => format!("{node}: {failure}"),
+        other => format!("{node}: the agent's answer was not expected: {other:?}"),
+    })
+}
+
+/// The agent of one node.
+struct Link {
+    remote: Arc<dyn Remote>,
+    talk: Mutex<Option<Box<dyn Conversation>>>,
+}
+
+impl Link {
+    /// Puts the program on the node, and removes those of other versions: whoever was using them is
+    /// gone, for a run takes its nodes for itself.
+    async fn install(&self) -> Result<(), FaultError> {
+        let look = format!(
+            "uname -m; if [ -x {0} ]; then echo there; fi
+             for a in /var/lib/deposed/agent-*; do [ \"$a\" = {0} ] || rm -f \"$a\"; done",
+            program::PATH
+        );
+        let said = self.remote.run(Command::new(look).deadline(SCRIPT_MAX).idempotent()).await?;
+        let mut lines = said.lines();
+        let arch = lines.next().unwrap_or_default();
+        if arch != program::ARCH {
+            return Err(FaultError::Unsupported(format!(
+                "{} is an {arch} machine, and this deposed carries an agent for {}; run a deposed \
+                 that was built on {arch}",
+                self.remote.node().name,
+                program::ARCH
+            )));
+        }
+        if lines.next() != Some("there") {
+            self.remote.upload(program::BYTES, program::PATH, 0o755).await?;
+        }
+        Ok(())
+    }
+
+    /// Asks; on a fresh channel if the old one is broken. Every request may be sent twice.
+    async fn ask(&self, request: &Request) -> Result<Reply, RemoteError> {
+        let line = serde_json::to_string(request).expect("a request is JSON");
+        let mut talk = self.talk.lock().await;
+        let mut last = None;
+        for _ in 0..2 {
+            let conversation = match talk.take() {
+                Some(conversation) => conversation,
+                None => self.remote.converse(&format!("exec {} serve", program::PATH)).await?,
+            };
+            match conversation.ask(&line, SCRIPT_MAX).await {
+                Ok(answer) => {
+                    let reply =
+                        serde_json::from_str(&answer).map_err(|_| self.nonsense(&answer))?;
+                    *talk = Some(conversation);
+                    return Ok(reply);
+                }
+                Err(error @ RemoteError::Deadline { .. }) => return Err(error),
+                Err(error) => last = Some(error),
+            }
+        }
+        Err(last.expect("it was tried"))
+    }
+
+    async fn done(&self, request: &Request) -> Result<(), FaultError> {
+        match self.ask(request).await? {
+            Reply::Done => Ok(()),
+            other => Err(refused(&self.remote.node().name, &other)),
+        }
+    }
+
+    fn nonsense(&self, answer: &str) -> RemoteError {
+        RemoteError::Lost {
+            node: self.remote.node().name.to_string(),
+            command: program::PATH.to_owned(),
+            reason: format!("the agent said `{}`", Command::label(answer)),
+        }
+    }
+}
