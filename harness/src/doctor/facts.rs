@@ -28,7 +28,7 @@ if command -v nft >/dev/null; then
     fi
     nft list table inet deposed >/dev/null 2>&1 && echo "leftover the nftables table inet deposed"
 fi
-for undo in /run/deposed/*.undo; do
+for undo in /run/deposed/faults/*.json /var/lib/deposed/faults/*.json; do
     [ -e "$undo" ] && echo "leftover $undo"
 done
 if read -r run until 2>/dev/null </run/deposed/claim &&
@@ -115,7 +115,7 @@ mod tests {
         let facts = parse(
             "uid 0\nmissing ping\nfilters iptables iptables v1.8.9 (nf_tables)\n\
              refuses ip6tables no such table\nipv6\nnoise\ntimesync chronyd\n\
-             free 2048 /\nfree 2048 /\nfree 10 /tmp\nleftover /run/deposed/x.undo\nclaimed 3eb8da\nstopped etcd (pid 7)\n",
+             free 2048 /\nfree 2048 /\nfree 10 /tmp\nleftover /run/deposed/faults/x.json\nclaimed 3eb8da\nstopped etcd (pid 7)\n",
         );
         assert_eq!(facts.uid, Some(0));
         assert_eq!(facts.missing, ["ping"]);
@@ -123,7 +123,7 @@ mod tests {
         assert_eq!(facts.refuses, [("ip6tables".into(), "no such table".into())]);
         assert!(facts.ipv6);
         assert_eq!(facts.free_kib, [("/".into(), 2048), ("/tmp".into(), 10)]);
-        assert_eq!(facts.leftovers, ["/run/deposed/x.undo"]);
+        assert_eq!(facts.leftovers, ["/run/deposed/faults/x.json"]);
         assert_eq!(facts.claimed.as_deref(), Some("3eb8da"));
         assert_eq!(facts.stopped, ["etcd (pid 7)"]);
     }

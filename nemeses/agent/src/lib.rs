@@ -32,8 +32,8 @@ mod protocol;
 mod registry;
 mod serve;
 mod stop;
-pub mod vdso;
 mod tool;
+pub mod vdso;
 
 pub use agent::Agent;
 pub use cut::{Answer, Backend, Cut, Protocol, Scope, Spare};
