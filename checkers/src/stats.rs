@@ -11,8 +11,11 @@ use serde::Serialize;
 use crate::{Analysis, Budget, Checker, Undecided};
 
 /// Counts calls by function and outcome and injections by fault and effect.
-#[derive(Debug, Clone, Copy, Default)]
-pub struct Stats;
+#[derive(Debug, Clone, Default)]
+pub struct Stats {
+    /// How often each of these faults must have been proven for the run to have tested enough.
+    pub required: BTreeMap<String, u64>,
+}
 
 /// How the calls of one function ended.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
@@ -63,6 +66,15 @@ impl Checker for Stats {
                 }
             };
             undecided.push(vacuous(reason));
+        }
+        for (fault, &required) in &self.required {
+            let proven = faults.get(fault).map_or(0, |seen| seen.proven);
+            // One that never bit was told already.
+            if proven > 0 && proven < required || !faults.contains_key(fault) {
+                undecided.push(vacuous(format!(
+                    "the fault {fault} was proven {proven} times, and {required} were required"
+                )));
+            }
         }
         let sum = |field: fn(&Counts) -> u64| by_f.values().map(field).sum::<u64>();
         let (invoked, ok) = (sum(|c| c.invoked), sum(|c| c.ok));
@@ -124,7 +136,7 @@ mod tests {
 
     fn judge(ops: Vec<Vec<Op>>) -> Analysis {
         let ops: Vec<Op> = ops.into_iter().flatten().collect();
-        Stats.check(&History::from_ops(Header::default(), &ops), &Budget::unlimited())
+        Stats::default().check(&History::from_ops(Header::default(), &ops), &Budget::unlimited())
     }
 
     /// Calls are counted by function and outcome, a call without completion as indeterminate.
@@ -139,6 +151,33 @@ mod tests {
         assert_eq!(analysis.verdict, Verdict::Valid);
         assert_eq!(analysis.summary, "4 calls: 2 ok, 1 failed, 1 indeterminate");
         assert_eq!(analysis.details["by_f"]["read"]["info"], 1);
+    }
+
+    /// A fault that bit less often than was required is not enough, whether it bit or not.
+    #[test]
+    fn faults_must_bite_as_often_as_required() {
+        let ops: Vec<Op> = [
+            call(0, "read", Some(OpType::Ok)),
+            vec![
+                fault(FaultAction::Inject, None),
+                fault(FaultAction::Inject, Some(Effect::Proven)),
+            ],
+        ]
+        .concat();
+        let history = History::from_ops(Header::default(), &ops);
+        let judge = |required: &[(&str, u64)]| {
+            let required = required.iter().map(|(fault, n)| ((*fault).to_owned(), *n)).collect();
+            Stats { required }.check(&history, &Budget::unlimited())
+        };
+        assert_eq!(judge(&[("kill", 1)]).verdict, Verdict::Valid);
+        for (required, reason) in [
+            ([("kill", 2)], "the fault kill was proven 1 times, and 2 were required"),
+            ([("pause", 1)], "the fault pause was proven 0 times, and 1 were required"),
+        ] {
+            let analysis = judge(&required);
+            assert_eq!(analysis.verdict, Verdict::Unknown);
+            assert_eq!(analysis.undecided[0].reason, format!("vacuous: {reason}"));
+        }
     }
 
     /// An operation that never succeeded makes the run vacuous, and so does an empty history.

@@ -371,8 +371,11 @@ async fn judge(
     progress: &Progress,
 ) -> Result<Conclusion, Ending> {
     let (folder, plan) = (resolved.folder.clone(), resolved.plan.clone());
-    let checkers =
-        verdict::checkers(&*resolved.workload, &plan.system.guarantees.unwrap_or_default());
+    let checkers = verdict::checkers(
+        &*resolved.workload,
+        &plan.system.guarantees.unwrap_or_default(),
+        plan.faults.required.clone(),
+    );
     let crash_patterns = resolved.system.db().crash_patterns();
     let (limits, progress, ended) = (resolved.settings.check, progress.clone(), ending.clone());
     let concluded = tokio::task::spawn_blocking(move || {

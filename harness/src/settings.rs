@@ -33,6 +33,8 @@ pub struct Settings {
     pub values: Option<u32>,
     /// Fault lanes, as for `--faults`.
     pub faults: String,
+    /// How often each fault must be proven for the run to count as a test.
+    pub required: BTreeMap<String, u64>,
     /// How often and how long.
     pub timing: Timing,
     /// Logical clients; `None`: three for each node.
@@ -66,6 +68,7 @@ impl Settings {
             ops_per_key: 300,
             values: None,
             faults: "partition,kill,pause".into(),
+            required: BTreeMap::new(),
             timing: Timing::default(),
             concurrency: None,
             rate: Some(300.0),
@@ -100,6 +103,7 @@ impl Settings {
             }
         }
         settings.faults = plan.faults.lanes.join(",");
+        settings.required.clone_from(&plan.faults.required);
         settings.timing.every = Duration::from_millis(plan.faults.interval_ms);
         for (name, value) in &plan.faults.options {
             let unreadable = || format!("the option {name} = {value} of the faults");
@@ -176,6 +180,7 @@ impl Settings {
                     ("hold_ms".to_owned(), millis(self.timing.hold).to_string()),
                     ("quiet_ms".to_owned(), millis(self.timing.quiet).to_string()),
                 ]),
+                required: self.required.clone(),
             },
             cluster: ClusterPlan {
                 origin: of.origin,
@@ -254,6 +259,7 @@ mod tests {
         settings.values = Some(5);
         settings.concurrency = Some(12);
         settings.faults = "kill:all,pause".into();
+        settings.required.insert("pause".into(), 3);
         settings.timing.hold = Duration::from_millis(1500);
         settings.rate = None;
         let plan = settings.plan(Occasion {

@@ -81,9 +81,14 @@ pub struct Case<'a> {
 }
 
 /// The checkers that judge a run of a workload, in the order they are told, but for the search of
-/// the logs, which comes right after the first where logs were collected. What the system claims is in the plan.
-pub fn checkers(workload: &dyn Workload, claims: &Claims) -> Vec<Box<dyn Checker>> {
-    let mut checkers: Vec<Box<dyn Checker>> = vec![Box::new(Stats)];
+/// the logs, which comes right after the first where logs were collected. What the system claims
+/// and how often each fault must have bitten is in the plan.
+pub fn checkers(
+    workload: &dyn Workload,
+    claims: &Claims,
+    required: BTreeMap<String, u64>,
+) -> Vec<Box<dyn Checker>> {
+    let mut checkers: Vec<Box<dyn Checker>> = vec![Box::new(Stats { required })];
     checkers.extend(workload.checkers(claims));
     checkers
 }

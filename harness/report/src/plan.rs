@@ -97,6 +97,9 @@ pub struct FaultPlan {
     /// Other options of the schedule and of the faults.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub options: BTreeMap<String, String>,
+    /// How often each fault must be proven for the run to count as a test.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub required: BTreeMap<String, u64>,
 }
 
 /// The cluster.

@@ -1,5 +1,6 @@
 //! `deposed check`: judge a run again, or a history of anybody's.
 
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -165,7 +166,7 @@ fn check_file(args: &Args) -> Result<u8, Failure> {
             known.join(", ")
         )));
     };
-    let mut checkers = verdict::checkers(&*workload, &Claims::default());
+    let mut checkers = verdict::checkers(&*workload, &Claims::default(), BTreeMap::new());
     checkers.retain(|checker| args.wants(checker.name()));
     judge_file(args, &history, checkers)
 }
@@ -245,7 +246,11 @@ fn check_run(args: &Args) -> Result<u8, Failure> {
     let workload = workload(&plan.workload.name).ok_or_else(|| {
         Failure::usage(anyhow!("the workload {:?} is not known here", plan.workload.name))
     })?;
-    let mut checkers = verdict::checkers(&*workload, &plan.system.guarantees.unwrap_or_default());
+    let mut checkers = verdict::checkers(
+        &*workload,
+        &plan.system.guarantees.unwrap_or_default(),
+        plan.faults.required.clone(),
+    );
     checkers.retain(|checker| args.wants(checker.name()));
     if checkers.is_empty() {
         return Err(nothing_selected(args));

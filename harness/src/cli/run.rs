@@ -90,6 +90,11 @@ struct Choices {
     #[arg(long)]
     faults: Option<String>,
 
+    /// FAULT:N,…: a run in which a fault was proven less often than N times is no test of the store,
+    /// and its verdict unknown [default: each once]
+    #[arg(long, value_name = "FAULT:N", value_delimiter = ',', value_parser = requirement)]
+    require: Vec<(String, u64)>,
+
     /// How long clients and faults are active [default: 60s]
     #[arg(long, value_name = "DURATION", value_parser = duration)]
     time: Option<Duration>,
@@ -165,6 +170,12 @@ fn assignment(text: &str) -> Result<(String, String), String> {
     Ok((name.into(), value.into()))
 }
 
+fn requirement(text: &str) -> Result<(String, u64), String> {
+    text.split_once(':')
+        .and_then(|(fault, n)| Some((fault.to_owned(), n.parse().ok().filter(|&n| n > 0)?)))
+        .ok_or_else(|| "FAULT:N, with N a whole number above 0".into())
+}
+
 /// Decimal, or hexadecimal as it is printed.
 fn seed(text: &str) -> Result<u64, String> {
     let parsed = match text.strip_prefix("0x") {
@@ -192,6 +203,9 @@ impl Choices {
         set(&mut settings.timing.hold, self.fault_hold);
         set(&mut settings.seed, self.seed);
         set(&mut settings.check.time, self.check_time);
+        if !self.require.is_empty() {
+            settings.required = self.require.into_iter().collect();
+        }
         settings.concurrency = self.concurrency.or(settings.concurrency);
         settings.values = self.values.or(settings.values);
         settings.system_options.extend(self.read.map(|read| ("read".to_owned(), read)));
@@ -340,6 +354,12 @@ fn choose(
         mistakes.extend(wrong.iter().map(|mistake| format!("--faults: {mistake}")));
         Vec::new()
     });
+    for fault in settings.required.keys() {
+        // Lanes that were mistaken are told already.
+        if mistakes.is_empty() && !lanes.iter().any(|lane| lane.kind.name == fault) {
+            mistakes.push(format!("--require: no lane of --faults injects `{fault}`"));
+        }
+    }
     let options = settings.system_options(!args.no_install);
     let system = match load_system(&settings.system, nodes, &options) {
         Ok(system) => Some(system),
@@ -386,10 +406,11 @@ fn start(
 ) -> Result<u8, Failure> {
     let now = Utc::now();
     let addresses: Vec<Node> = nodes.iter().map(|spec| spec.node.clone()).collect();
-    let mut checkers: Vec<String> = verdict::checkers(&*workload, &chosen.guarantees)
-        .iter()
-        .map(|checker| checker.name().to_owned())
-        .collect();
+    let mut checkers: Vec<String> =
+        verdict::checkers(&*workload, &chosen.guarantees, settings.required.clone())
+            .iter()
+            .map(|checker| checker.name().to_owned())
+            .collect();
     checkers.insert(1, "log-patterns".into());
     let plan = settings.plan(Occasion {
         id: format!("{:06x}", rand::random::<u32>() >> 8),

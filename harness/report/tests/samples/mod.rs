@@ -426,7 +426,7 @@ fn plan(lanes: &[&str], seconds: u64) -> Plan {
         faults: FaultPlan {
             lanes: lanes.iter().map(|lane| (*lane).into()).collect(),
             interval_ms: 10_000,
-            options: BTreeMap::new(),
+            ..FaultPlan::default()
         },
         cluster: ClusterPlan { origin: "embedded lab".into(), nodes: (1..=5).map(node).collect() },
         load: Load { concurrency: 20, rate: None },
