@@ -189,6 +189,18 @@ impl Arena {
         }
     }
 
+    /// Keys and values, alternating, if it is a map.
+    #[inline]
+    pub(crate) fn map_cells(&self, cell: Cell) -> Option<&[Cell]> {
+        matches!(cell.tag(), MAP | LONG_MAP).then(|| self.slice(cell))
+    }
+
+    /// The elements, if it is a list.
+    #[inline]
+    pub(crate) fn list_cells(&self, cell: Cell) -> Option<&[Cell]> {
+        matches!(cell.tag(), LIST | LONG_LIST).then(|| self.slice(cell))
+    }
+
     #[inline]
     pub(crate) fn view(&self, cell: Cell) -> ValueRef<'_> {
         match cell.tag() {

@@ -17,6 +17,10 @@
 //! Logs are events of [`Process::Log`], all `info`, each a [`LogEvent`]. They stand behind the
 //! run, with the time of their collection; *when* something happened is a [`Stamp`] inside.
 
+mod payloads;
+
+pub use payloads::{Asked, Ids, Line, Payloads, Server, Sighting, Write};
+
 use crate::{Op, OpRef, OpType, Process, Value, ValueRef};
 
 /// The `error` of a write that the resource refused because it knew a newer token.
@@ -464,7 +468,7 @@ mod tests {
     use super::*;
     use crate::{Header, History, jsonl, read_str};
 
-    fn events() -> Vec<LogEvent<'static>> {
+    pub(super) fn events() -> Vec<LogEvent<'static>> {
         let at = Some(Stamp { at_ns: 5_000, error_ns: 20 });
         vec![
             LogEvent::Write {
@@ -524,9 +528,24 @@ mod tests {
         assert_eq!(read, events);
     }
 
-    /// Payloads of clients are read back unchanged.
-    #[test]
-    fn payloads_survive_a_history() {
+    /// One of each kind that clients have: grants, tokens, writes, who served, what was read.
+    pub(super) fn payloads() -> Vec<Value> {
+        let (grants, write, bare, leader, reads) = samples();
+        let mut values: Vec<Value> = grants.iter().map(Grant::to_value).collect();
+        values.extend([Token(33).to_value(), write.to_value(), bare.to_value(), leader.to_value()]);
+        values.extend(reads.iter().map(Observation::to_value));
+        values
+    }
+
+    type Samples = (
+        [Grant; 2],
+        FencedWrite<'static>,
+        FencedWrite<'static>,
+        Served<'static>,
+        [Observation<'static>; 2],
+    );
+
+    fn samples() -> Samples {
         let grants = [
             Grant { token: 33, lease_ms: Some(10_000), valid_until_ns: Some(7) },
             Grant { token: 34, lease_ms: None, valid_until_ns: None },
@@ -540,11 +559,15 @@ mod tests {
             Observation { seen: Seen::Every(vec!["a", "b"]), served: Some(follower) },
             Observation { seen: Seen::Last(Some("b")), served: None },
         ];
-        let mut values: Vec<Value> = grants.iter().map(Grant::to_value).collect();
-        values.extend([Token(33).to_value(), write.to_value(), bare.to_value(), leader.to_value()]);
-        values.extend(reads.iter().map(Observation::to_value));
+        (grants, write, bare, leader, reads)
+    }
+
+    /// Payloads of clients are read back unchanged.
+    #[test]
+    fn payloads_survive_a_history() {
+        let (grants, write, bare, leader, reads) = samples();
         let op = |value| Op::new(OpType::Invoke, Process::Client(0), "x", value);
-        let ops: Vec<Op> = values.into_iter().map(op).collect();
+        let ops: Vec<Op> = payloads().into_iter().map(op).collect();
         let history = History::from_ops(Header::default(), &ops);
         let value = |at| history.op(at).value();
         assert_eq!([0, 1].map(|at| Grant::parse(value(at))), grants.map(Some));

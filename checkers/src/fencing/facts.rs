@@ -3,9 +3,9 @@
 use std::ops::Range;
 
 use deposed_history::fencing::{
-    FencedWrite, Grant, LogEvent, Observation, Seen, Served, Stamp, Token,
+    Asked, Grant, Line, Payloads, Server, Sighting, Stamp, Token, Write as Asking,
 };
-use deposed_history::{Call, History, Outcome, Process, ValueRef};
+use deposed_history::{Call, History, Outcome, Symbol};
 use rustc_hash::FxHashMap;
 
 use crate::budget::{Budget, Exhausted};
@@ -176,43 +176,96 @@ pub(super) struct Facts<'h> {
     pub(super) releases: Vec<Release>,
     pub(super) writes: Vec<Write>,
     pub(super) reads: Vec<Read>,
-    /// By resource, then in its order.
+    /// In order of resource and sequence number.
     pub(super) attempts: Vec<Attempt>,
-    /// The part of `attempts` of each resource; empty for one without a log.
+    /// The lines of each resource in [`attempts`](Self::attempts).
     pub(super) logs: Vec<Range<usize>>,
     pub(super) snapshots: Vec<Snapshot>,
     pub(super) granted: Vec<Noted>,
     pub(super) ended: Vec<Noted>,
     pub(super) led: Vec<Led>,
-    /// By number of id.
+    /// By number of write.
     pub(super) fates: Vec<Fate>,
-    pub(super) listed: Vec<u32>,
-    /// Positions of events in no known shape.
+    /// The first invocation of unknown outcome of each process that has one, by process.
+    pub(super) disconnected: FxHashMap<u32, u32>,
+    /// Ids that reads and snapshots list.
+    listed: Vec<u32>,
+    /// Positions of events in no known shape: some, and how many there are.
     pub(super) oddities: Vec<u32>,
     pub(super) oddity_count: u64,
 }
 
-/// Numbers texts of one history: equal texts are one and the same there.
-#[derive(Default)]
-struct Names<'h> {
-    numbers: FxHashMap<(usize, usize), u32>,
-    texts: Vec<&'h str>,
+/// The numbers of some facts by resource, those of each in the order they came.
+pub(super) struct ByResource {
+    starts: Vec<u32>,
+    numbers: Vec<u32>,
 }
 
-impl<'h> Names<'h> {
-    fn number(&mut self, text: &'h str) -> u32 {
-        *self.numbers.entry((text.as_ptr() as usize, text.len())).or_insert_with(|| {
-            self.texts.push(text);
-            self.texts.len() as u32 - 1
-        })
+impl ByResource {
+    /// By the resources of all facts of a kind, of so many resources.
+    pub(super) fn of(resources: usize, of: impl Iterator<Item = u32> + Clone) -> Self {
+        let mut starts = vec![0; resources + 1];
+        for resource in of.clone() {
+            starts[resource as usize + 1] += 1;
+        }
+        for at in 0..resources {
+            starts[at + 1] += starts[at];
+        }
+        let mut next = starts.clone();
+        let mut numbers = vec![0; starts[resources] as usize];
+        for (number, resource) in (0..).zip(of) {
+            let at = &mut next[resource as usize];
+            numbers[*at as usize] = number;
+            *at += 1;
+        }
+        Self { starts, numbers }
+    }
+
+    /// Those of one resource.
+    pub(super) fn get(&self, resource: usize) -> &[u32] {
+        &self.numbers[self.starts[resource] as usize..self.starts[resource + 1] as usize]
+    }
+
+    /// The facts of one resource.
+    pub(super) fn facts<'f, T>(&self, resource: usize, all: &'f [T]) -> Vec<&'f T> {
+        self.get(resource).iter().map(|&number| &all[number as usize]).collect()
+    }
+}
+
+/// Gives things numbers by their symbols, in the order they come up.
+struct Numbers {
+    of: Vec<u32>,
+    symbols: Vec<Symbol>,
+}
+
+impl Numbers {
+    fn new(history: &History) -> Self {
+        Self { of: vec![NONE; history.symbol_count()], symbols: Vec::new() }
+    }
+
+    #[inline]
+    fn number(&mut self, symbol: Symbol) -> u32 {
+        let number = &mut self.of[symbol.index()];
+        if *number == NONE {
+            *number = self.symbols.len() as u32;
+            self.symbols.push(symbol);
+        }
+        *number
+    }
+
+    fn texts<'h>(&self, history: &'h History) -> Vec<&'h str> {
+        self.symbols.iter().map(|&symbol| history.text(symbol)).collect()
     }
 }
 
 struct Reader<'h> {
     facts: Facts<'h>,
-    resources: Names<'h>,
-    nodes: Names<'h>,
-    ids: FxHashMap<(u32, usize, usize), u32>,
+    payloads: Payloads<'h>,
+    resources: Numbers,
+    nodes: Numbers,
+    /// The first write of each id, by symbol; those of other resources with the same id besides.
+    ids: Vec<u32>,
+    more_ids: FxHashMap<(u32, Symbol), u32>,
 }
 
 impl<'h> Facts<'h> {
@@ -234,12 +287,19 @@ impl<'h> Facts<'h> {
             ended: Vec::new(),
             led: Vec::new(),
             fates: Vec::new(),
+            disconnected: FxHashMap::default(),
             listed: Vec::new(),
             oddities: Vec::new(),
             oddity_count: 0,
         };
-        let (resources, nodes, ids) = (Names::default(), Names::default(), FxHashMap::default());
-        let mut reader = Reader { facts, resources, nodes, ids };
+        let mut reader = Reader {
+            facts,
+            payloads: Payloads::of(history),
+            resources: Numbers::new(history),
+            nodes: Numbers::new(history),
+            ids: vec![NONE; history.symbol_count()],
+            more_ids: FxHashMap::default(),
+        };
         for calls in history.calls().chunks(STRIDE) {
             budget.check()?;
             for call in calls {
@@ -248,16 +308,14 @@ impl<'h> Facts<'h> {
                 }
             }
         }
-        for (i, op) in history.ops().enumerate() {
-            if i % STRIDE == 0 {
+        for position in 0..history.len() as u32 {
+            if position as usize % STRIDE == 0 {
                 budget.check()?;
             }
-            if op.process() != Process::Log {
-                continue;
-            }
-            match LogEvent::parse(op) {
-                Some(event) => reader.log(op.position(), event),
-                None => reader.odd(op.position()),
+            match reader.payloads.line(position) {
+                Some(Some(line)) => reader.log(position, line),
+                Some(None) => reader.odd(position),
+                None => {}
             }
         }
         Ok(reader.finish())
@@ -272,13 +330,9 @@ impl<'h> Facts<'h> {
             && self.led.is_empty()
     }
 
-    /// The numbers of some of the facts, a list for each resource, in the order they came.
-    pub(super) fn by_resource(&self, of: impl Iterator<Item = u32>) -> Vec<Vec<u32>> {
-        let mut lists = vec![Vec::new(); self.resources.len()];
-        for (number, resource) in (0..).zip(of) {
-            lists[resource as usize].push(number);
-        }
-        lists
+    /// The numbers of some of the facts by resource.
+    pub(super) fn by_resource(&self, of: impl Iterator<Item = u32> + Clone) -> ByResource {
+        ByResource::of(self.resources.len(), of)
     }
 
     /// The call of a write that was acknowledged first.
@@ -317,58 +371,44 @@ impl<'h> Reader<'h> {
 
     /// `None` if it is in no known shape.
     fn call(&mut self, call: &Call) -> Option<()> {
-        let history = self.facts.history;
-        let invoke = history.op(call.invoke);
-        let f = invoke.f();
-        if !matches!(f, "acquire" | "renew" | "release" | "fenced-write" | "append" | "read") {
+        let process = self.facts.history.op(call.invoke).process().client()?;
+        if call.outcome == Outcome::Info {
+            self.facts.disconnected.entry(process).or_insert(call.invoke);
+        }
+        let Some(asked) = self.payloads.asked(call.invoke) else {
             // Other checkers' business.
             return Some(());
-        }
-        let (resource, asked) = invoke.pair()?;
-        let resource = self.resources.number(resource.as_str()?);
-        let process = invoke.process().client()?;
-        let span = self.span(call);
-        let answer = || -> Option<ValueRef<'h>> {
-            if !span.is_ok() {
-                return None;
-            }
-            history.op(span.complete).pair().map(|(_, answer)| answer)
         };
-        let failed = span.outcome == Outcome::Fail;
-        match f {
-            "acquire" | "renew" | "release" | "read" if failed => {}
-            "acquire" => {
-                let grant = answer().and_then(Grant::parse);
-                if span.is_ok() && grant.is_none() {
-                    return None;
-                }
+        let (resource, asked) = asked?;
+        let resource = self.resources.number(resource);
+        let span = self.span(call);
+        if span.outcome == Outcome::Fail && !matches!(asked, Asked::Write(_)) {
+            return Some(());
+        }
+        match asked {
+            Asked::Acquire => {
+                let grant = self.grant(&span)?;
                 self.facts.acquires.push(Acquire { span, process, resource, grant });
             }
-            "renew" => {
-                let Token(token) = Token::parse(asked)?;
-                let grant = answer().and_then(Grant::parse);
-                if span.is_ok() && grant.is_none() {
-                    return None;
-                }
+            Asked::Renew(Token(token)) => {
+                let grant = self.grant(&span)?;
                 self.facts.renewals.push(Renewal { span, process, resource, token, grant });
             }
-            "release" => {
-                let Token(token) = Token::parse(asked)?;
+            Asked::Release(Token(token)) => {
                 self.facts.releases.push(Release { span, process, resource, token });
             }
-            "read" => {
+            Asked::Read => {
                 // An indeterminate read saw nothing.
                 if span.is_ok() {
-                    let Observation { seen, served } = Observation::parse(answer()?)?;
-                    let seen = self.seen(resource, &seen);
-                    let served = self.proof(served);
+                    let (seen, server) = self.payloads.observation(span.complete)?;
+                    let seen = self.seen(resource, seen);
+                    let served = server.map(|server| self.proof(server));
                     self.facts.reads.push(Read { span, resource, seen, served });
                 }
             }
-            _ => {
-                let FencedWrite { token, id, believed_valid, .. } = FencedWrite::parse(asked)?;
-                let served = answer().and_then(Served::parse);
-                let served = self.proof(served);
+            Asked::Write(Asking { token, id, believed_valid }) => {
+                let server = if span.is_ok() { self.payloads.server(span.complete) } else { None };
+                let served = server.map(|server| self.proof(server));
                 let id = self.id(resource, id);
                 self.write(Write { span, process, resource, id, token, believed_valid, served });
             }
@@ -376,9 +416,13 @@ impl<'h> Reader<'h> {
         Some(())
     }
 
+    /// What a call got, if it succeeded; `None` if that is in no known shape.
+    fn grant(&self, span: &Span) -> Option<Option<Grant>> {
+        if span.is_ok() { self.payloads.grant(span.complete).map(Some) } else { Some(None) }
+    }
+
     fn write(&mut self, write: Write) {
         let number = self.facts.writes.len() as u32;
-        self.facts.writes.push(write);
         let fate = &mut self.facts.fates[write.id as usize];
         let Span { invoke, complete, begin_ns, .. } = write.span;
         if fate.invoke == NONE {
@@ -388,67 +432,85 @@ impl<'h> Reader<'h> {
         fate.done = fate.done.max(complete);
         let first = self.facts.writes.get(fate.acknowledged as usize);
         if write.span.is_ok() && first.is_none_or(|first| complete < first.span.complete) {
-            self.facts.fates[write.id as usize].acknowledged = number;
+            fate.acknowledged = number;
         }
+        self.facts.writes.push(write);
     }
 
-    fn log(&mut self, position: u32, event: LogEvent<'h>) {
-        match event {
-            LogEvent::Write { resource, seq, token, id, accepted, at, .. } => {
+    fn log(&mut self, position: u32, line: Line<'h>) {
+        match line {
+            Line::Write { resource, seq, token, id, accepted, at } => {
                 let resource = self.resources.number(resource);
                 let id = id.map(|id| self.id(resource, id));
                 let attempt = Attempt { position, resource, seq, token, id, accepted, at };
                 self.facts.attempts.push(attempt);
             }
-            LogEvent::Snapshot { resource, epoch, seen, .. } => {
+            Line::Snapshot { resource, epoch, seen } => {
                 let resource = self.resources.number(resource);
-                let seen = self.seen(resource, &seen);
+                let seen = self.seen(resource, seen);
                 self.facts.snapshots.push(Snapshot { position, resource, epoch, seen });
             }
-            LogEvent::Granted { resource, token, at } => {
+            Line::Granted { resource, token, at } => {
                 let resource = self.resources.number(resource);
                 self.facts.granted.push(Noted { position, resource, token, at });
             }
-            LogEvent::Ended { resource, token, at, .. } => {
+            Line::Ended { resource, token, at } => {
                 let resource = self.resources.number(resource);
                 self.facts.ended.push(Noted { position, resource, token, at });
             }
-            LogEvent::Led { node, epoch, from_ns, to_ns, error_ns } => {
+            Line::Led { node, epoch, from_ns, to_ns, error_ns } => {
                 let node = self.nodes.number(node);
                 self.facts.led.push(Led { position, node, epoch, from_ns, to_ns, error_ns });
             }
         }
     }
 
-    fn proof(&mut self, served: Option<Served<'h>>) -> Option<Proof> {
-        let Served { node, epoch, leader, .. } = served?;
-        Some(Proof { node: self.nodes.number(node), epoch, leader })
+    fn proof(&mut self, server: Server) -> Proof {
+        let Server { node, epoch, leader } = server;
+        Proof { node: self.nodes.number(node), epoch, leader }
     }
 
-    fn id(&mut self, resource: u32, id: &'h str) -> u32 {
-        let fates = &mut self.facts.fates;
-        *self.ids.entry((resource, id.as_ptr() as usize, id.len())).or_insert_with(|| {
-            fates.push(Fate {
-                resource,
-                invoke: NONE,
-                begin_ns: 0,
-                acknowledged: NONE,
-                done: NONE,
-                accepted: NONE,
-                accepted_last: NONE,
-                accepted_count: 0,
-                refused: NONE,
-            });
-            fates.len() as u32 - 1
-        })
+    #[inline]
+    fn id(&mut self, resource: u32, id: Symbol) -> u32 {
+        let first = self.ids[id.index()];
+        if first == NONE {
+            let number = self.fate(resource);
+            self.ids[id.index()] = number;
+            return number;
+        }
+        if self.facts.fates[first as usize].resource == resource {
+            return first;
+        }
+        if let Some(&number) = self.more_ids.get(&(resource, id)) {
+            return number;
+        }
+        let number = self.fate(resource);
+        self.more_ids.insert((resource, id), number);
+        number
     }
 
-    fn seen(&mut self, resource: u32, seen: &Seen<'h>) -> SeenIds {
+    /// The number of a write of which nothing is known yet.
+    fn fate(&mut self, resource: u32) -> u32 {
+        self.facts.fates.push(Fate {
+            resource,
+            invoke: NONE,
+            begin_ns: 0,
+            acknowledged: NONE,
+            done: NONE,
+            accepted: NONE,
+            accepted_last: NONE,
+            accepted_count: 0,
+            refused: NONE,
+        });
+        self.facts.fates.len() as u32 - 1
+    }
+
+    fn seen(&mut self, resource: u32, seen: Sighting<'h>) -> SeenIds {
         match seen {
-            Seen::Last(id) => SeenIds::Last(id.map(|id| self.id(resource, id))),
-            Seen::Every(ids) => {
+            Sighting::Last(id) => SeenIds::Last(id.map(|id| self.id(resource, id))),
+            Sighting::Every(ids) => {
                 let start = self.facts.listed.len();
-                for id in ids {
+                for id in ids.iter() {
                     let id = self.id(resource, id);
                     self.facts.listed.push(id);
                 }
@@ -459,15 +521,19 @@ impl<'h> Reader<'h> {
 
     fn finish(self) -> Facts<'h> {
         let Self { mut facts, resources, nodes, .. } = self;
-        (facts.resources, facts.nodes) = (resources.texts, nodes.texts);
-        facts.attempts.sort_by_key(|attempt| (attempt.resource, attempt.seq, attempt.position));
-        facts.logs = vec![0..0; facts.resources.len()];
+        let history = facts.history;
+        (facts.resources, facts.nodes) = (resources.texts(history), nodes.texts(history));
+        let by_resource = facts.by_resource(facts.attempts.iter().map(|a| a.resource));
+        let order = by_resource.numbers.iter();
+        facts.attempts = order.map(|&number| facts.attempts[number as usize]).collect();
+        for bounds in by_resource.starts.windows(2) {
+            // As they were collected they mostly stand in order, which costs a sort nothing.
+            facts.attempts[bounds[0] as usize..bounds[1] as usize]
+                .sort_by_key(|attempt| (attempt.seq, attempt.position));
+        }
+        let bounds = by_resource.starts.windows(2);
+        facts.logs = bounds.map(|bounds| bounds[0] as usize..bounds[1] as usize).collect();
         for (number, attempt) in facts.attempts.iter().enumerate() {
-            let log = &mut facts.logs[attempt.resource as usize];
-            if log.end == 0 {
-                log.start = number;
-            }
-            log.end = number + 1;
             let Some(id) = attempt.id else { continue };
             let fate = &mut facts.fates[id as usize];
             let number = number as u32;

@@ -1,6 +1,5 @@
 //! Holds: from when to when somebody certainly held a lock or a lease, and what was made of that.
 
-use deposed_history::Outcome;
 use deposed_history::fencing::{Grant, Stamp};
 use rustc_hash::FxHashMap;
 
@@ -32,34 +31,21 @@ struct Hold {
     is_renewal: bool,
 }
 
-/// Where tokens were given back or lost.
-struct Ends {
-    /// Releases by resource and token: positions of invocations, ascending.
-    releases: FxHashMap<(u32, i64), Vec<u32>>,
-    /// Where each process lost its connection.
-    lost: FxHashMap<u32, u32>,
-}
+/// Where tokens were given back, by resource and token: positions of invocations, ascending.
+struct Releases(FxHashMap<(u32, i64), Vec<u32>>);
 
-impl Ends {
+impl Releases {
     fn of(facts: &Facts<'_>) -> Self {
         let mut releases: FxHashMap<(u32, i64), Vec<u32>> = FxHashMap::default();
         for release in &facts.releases {
             let key = (release.resource, release.token);
             releases.entry(key).or_default().push(release.span.invoke);
         }
-        let mut lost: FxHashMap<u32, u32> = FxHashMap::default();
-        for call in facts.history.calls() {
-            if call.outcome == Outcome::Info
-                && let Some(client) = facts.history.op(call.invoke).process().client()
-            {
-                lost.entry(client).or_insert(call.invoke);
-            }
-        }
-        Self { releases, lost }
+        Self(releases)
     }
 
-    fn release(&self, resource: u32, token: i64, after: u32) -> Option<u32> {
-        let releases = self.releases.get(&(resource, token))?;
+    fn first(&self, resource: u32, token: i64, after: u32) -> Option<u32> {
+        let releases = self.0.get(&(resource, token))?;
         releases.get(releases.partition_point(|&release| release < after)).copied()
     }
 }
@@ -80,7 +66,7 @@ fn owners(facts: &Facts<'_>) -> Owners {
 
 /// Judges all that has to do with who held what when.
 pub(super) fn judge(facts: &Facts<'_>, claims: &Claims, found: &mut Found) {
-    let ends = Ends::of(facts);
+    let releases = Releases::of(facts);
     let bounds = claims.lease_bounds();
     let mut holds: Vec<Vec<Hold>> = vec![Vec::new(); facts.resources.len()];
     let owners = if facts.renewals.is_empty() { Owners::default() } else { owners(facts) };
@@ -93,7 +79,7 @@ pub(super) fn judge(facts: &Facts<'_>, claims: &Claims, found: &mut Found) {
         .iter()
         .filter_map(|r| Some((r.resource, r.process, r.token, r.span, r.grant?, true)));
     for (resource, process, token, span, grant, is_renewal) in acquired.chain(renewed) {
-        let release = ends.release(resource, token, span.complete);
+        let release = releases.first(resource, token, span.complete);
         // Whoever renews a grant does it for the one that acquired it.
         let owner = if is_renewal {
             let grants = owners.get(&(resource, token)).map_or(&[][..], Vec::as_slice);
@@ -102,7 +88,8 @@ pub(super) fn judge(facts: &Facts<'_>, claims: &Claims, found: &mut Found) {
         } else {
             process
         };
-        let lost = [process, owner].into_iter().filter_map(|who| ends.lost.get(&who).copied());
+        let lost =
+            [process, owner].into_iter().filter_map(|who| facts.disconnected.get(&who).copied());
         let lost = lost.filter(|&lost| lost > span.complete).min();
         let certain = |ms| bounds.certain_end_ns(span.begin_ns, ms);
         holds[resource as usize].push(Hold {

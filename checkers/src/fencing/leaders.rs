@@ -34,7 +34,8 @@ pub(super) fn judge(facts: &Facts<'_>, claims: &Claims, found: &mut Found) {
     }
     let judge = Judge { facts, claims };
     for mut services in services {
-        services.sort_unstable_by_key(|service| service.span.invoke);
+        // Two ascending runs.
+        services.sort_by_key(|service| service.span.invoke);
         found.count("proofs_of_service", services.len() as u64);
         judge.one_epoch(&services, found);
         judge.deposed(&services, found);
@@ -52,8 +53,13 @@ impl<'h> Judge<'_, 'h> {
     /// Two nodes that served in one epoch.
     fn one_epoch(&self, services: &[Service], found: &mut Found) {
         let mut first: FxHashMap<i64, (&Service, bool)> = FxHashMap::default();
+        let mut last = None;
         for service in services {
             let proof = service.proof;
+            if last == Some((proof.epoch, proof.node)) {
+                continue;
+            }
+            last = Some((proof.epoch, proof.node));
             let (before, told) = first.entry(proof.epoch).or_insert((service, false));
             if before.proof.node == proof.node || *told {
                 continue;
@@ -87,8 +93,11 @@ impl<'h> Judge<'_, 'h> {
     /// What a leader served after another one of a later epoch had served: the effects, and for
     /// each old epoch the window. `services` by invocation.
     fn deposed(&self, services: &[Service], found: &mut Found) {
-        let mut returned: Vec<&Service> = services.iter().collect();
-        returned.sort_unstable_by_key(|service| service.span.complete);
+        let completes = services.iter().map(|service| service.span.complete);
+        let mut returned: Vec<(u32, u32)> = completes.zip(0..).collect();
+        returned.sort_unstable();
+        let returned: Vec<&Service> =
+            returned.iter().map(|&(_, number)| &services[number as usize]).collect();
         let mut next = 0;
         // The first that served in the latest epoch known, and the same among other nodes.
         let mut latest: [Option<&Service>; 2] = [None, None];
@@ -108,6 +117,9 @@ impl<'h> Judge<'_, 'h> {
             };
             self.note_effect(newer, service, found);
             windows.insert((proof.epoch, proof.node), service);
+        }
+        if windows.is_empty() {
+            return;
         }
         // Who was first to return in each epoch, by node.
         let mut firsts: BTreeMap<(i64, u32), &Service> = BTreeMap::new();
@@ -231,20 +243,26 @@ impl<'h> Judge<'_, 'h> {
     /// long after it stepped down.
     fn refusals(&self, found: &mut Found) {
         let facts = self.facts;
-        for log in &facts.logs {
+        let acquires = facts.by_resource(facts.acquires.iter().map(|acquire| acquire.resource));
+        let granted = facts.by_resource(facts.granted.iter().map(|granted| granted.resource));
+        for (resource, log) in facts.logs.iter().enumerate() {
             // When each token was first known to be in use: the earliest of all signs.
             let mut begun: Vec<(i64, u64)> = Vec::new();
-            let Some(attempt) = facts.attempts.get(log.start).filter(|_| !log.is_empty()) else {
-                continue;
-            };
-            let resource = attempt.resource;
-            let granted = facts.acquires.iter().filter(|a| a.resource == resource);
-            begun.extend(granted.filter_map(|a| Some((a.grant?.token, a.span.end_ns))));
-            let noted = facts.granted.iter().filter(|noted| noted.resource == resource);
-            begun.extend(noted.filter_map(|n| Some((n.token, n.at?.latest_ns()))));
             let log = &facts.attempts[log.clone()];
+            if log.iter().all(|attempt| attempt.accepted) {
+                continue;
+            }
+            let acquired = acquires.facts(resource, &facts.acquires).into_iter();
+            begun.extend(acquired.filter_map(|a| Some((a.grant?.token, a.span.end_ns))));
+            let noted = granted.facts(resource, &facts.granted).into_iter();
+            begun.extend(noted.filter_map(|n| Some((n.token, n.at?.latest_ns()))));
             let accepted = log.iter().filter(|attempt| attempt.accepted);
-            begun.extend(accepted.filter_map(|a| Some((a.token?, a.at?.latest_ns()))));
+            for (token, at) in accepted.filter_map(|a| Some((a.token?, a.at?.latest_ns()))) {
+                match begun.last_mut() {
+                    Some((last, first)) if *last == token => *first = at.min(*first),
+                    _ => begun.push((token, at)),
+                }
+            }
             begun.sort_unstable();
             for i in (1..begun.len()).rev() {
                 begun[i - 1].1 = begun[i - 1].1.min(begun[i].1);

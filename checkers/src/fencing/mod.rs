@@ -47,6 +47,7 @@ mod verify;
 mod writes;
 
 pub use claims::{Claims, LeaseClaim};
+use verify::Verifier;
 pub use verify::{Refused, verify};
 
 use deposed_history::History;
@@ -114,11 +115,14 @@ impl Fencing {
     }
 
     fn conclude(&self, history: &History, mut found: Found) -> Analysis {
+        let kinds = || found.violations.values().chain(found.exposures.values());
+        let verifier =
+            Verifier::of(history, &self.claims, kinds().flat_map(|kind| kind.told.iter()));
         let mut anomalies: Vec<Anomaly> = Vec::new();
         let (mut count, mut names) = (0, Vec::new());
         for name in NAMES {
             let Some(kind) = found.violations.remove(name) else { continue };
-            let (proven, refused) = self.prove(history, kind.told);
+            let (proven, refused) = prove(&verifier, kind.told);
             found.undecided.extend(refused);
             if proven.is_empty() {
                 continue;
@@ -132,7 +136,7 @@ impl Fencing {
         }
         let exposures: Map<String, Value> = std::mem::take(&mut found.exposures)
             .into_iter()
-            .map(|(name, kind)| (name.to_owned(), self.exposure(history, kind, &mut found)))
+            .map(|(name, kind)| (name.to_owned(), exposure(&verifier, kind, &mut found)))
             .collect();
         let measures: Map<String, Value> = found
             .measures
@@ -162,28 +166,28 @@ impl Fencing {
         let analysis = Analysis::from_findings(self.name(), summary, anomalies, undecided);
         Analysis { anomaly_count: count, details, ..analysis }
     }
+}
 
-    /// Keeps what the verifier confirms; the second says what it refused.
-    fn prove(&self, history: &History, told: Vec<Anomaly>) -> (Vec<Anomaly>, Vec<String>) {
-        let (mut proven, mut refused) = (Vec::new(), Vec::new());
-        for anomaly in told {
-            match verify(history, &self.claims, &anomaly) {
-                Ok(()) => proven.push(anomaly),
-                Err(why) => refused.push(format!(
-                    "a {} that was found did not stand up to its verification ({why}): this is a \
-                     fault of the checker, please report it with the history",
-                    anomaly.name
-                )),
-            }
+/// Keeps what the verifier confirms; the second says what it refused.
+fn prove(verifier: &Verifier<'_>, told: Vec<Anomaly>) -> (Vec<Anomaly>, Vec<String>) {
+    let (mut proven, mut refused) = (Vec::new(), Vec::new());
+    for anomaly in told {
+        match verifier.verify(&anomaly) {
+            Ok(()) => proven.push(anomaly),
+            Err(why) => refused.push(format!(
+                "a {} that was found did not stand up to its verification ({why}): this is a fault \
+                 of the checker, please report it with the history",
+                anomaly.name
+            )),
         }
-        (proven, refused)
     }
+    (proven, refused)
+}
 
-    fn exposure(&self, history: &History, kind: Kind, found: &mut Found) -> Value {
-        let (examples, refused) = self.prove(history, kind.told);
-        found.undecided.extend(refused);
-        json!({ "count": kind.count, "examples": examples, "sizes": distribution(&kind.sizes) })
-    }
+fn exposure(verifier: &Verifier<'_>, kind: Kind, found: &mut Found) -> Value {
+    let (examples, refused) = prove(verifier, kind.told);
+    found.undecided.extend(refused);
+    json!({ "count": kind.count, "examples": examples, "sizes": distribution(&kind.sizes) })
 }
 
 /// `3 dual-leader, 1 duplicate-apply`.

@@ -1,10 +1,9 @@
 //! Tokens: who was given which, and what resources made of them.
 
-use deposed_history::Outcome;
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::Claims;
-use super::facts::{Acquire, Facts, NONE, Write};
+use super::facts::{Acquire, Facts, NONE, Noted, Release, Write};
 use super::found::Found;
 use super::tell::{Story, length, short};
 use crate::EdgeKind;
@@ -27,32 +26,43 @@ struct Accept {
 /// Judges all that has to do with the order of tokens.
 pub(super) fn judge(facts: &Facts<'_>, claims: &Claims, found: &mut Found) {
     let acquires = facts.by_resource(facts.acquires.iter().map(|acquire| acquire.resource));
+    let releases = facts.by_resource(facts.releases.iter().map(|release| release.resource));
+    let granted = facts.by_resource(facts.granted.iter().map(|granted| granted.resource));
     let writes = facts.by_resource(facts.writes.iter().map(|write| write.resource));
     for (number, resource) in facts.resources.iter().enumerate() {
-        let judge = Judge { facts, claims, number: number as u32, resource };
-        let acquires: Vec<&Acquire> =
-            acquires[number].iter().map(|&at| &facts.acquires[at as usize]).collect();
-        let writes: Vec<&Write> =
-            writes[number].iter().map(|&at| &facts.writes[at as usize]).collect();
-        judge.duplicates(&acquires, found);
-        judge.grant_order(&acquires, found);
+        let judge = Judge {
+            facts,
+            claims,
+            number,
+            resource,
+            acquires: acquires.facts(number, &facts.acquires),
+            releases: releases.facts(number, &facts.releases),
+            granted: granted.facts(number, &facts.granted),
+            writes: writes.facts(number, &facts.writes),
+        };
+        judge.duplicates(found);
+        judge.grant_order(found);
         let logged = !facts.logs[number].is_empty();
-        let accepts = if logged { judge.log(found) } else { judge.calls(&writes) };
+        let accepts = if logged { judge.log(found) } else { judge.calls() };
         found.count("accepted_with_token", accepts.len() as u64);
         judge.stale(&accepts, found);
-        judge.unissued(&acquires, &accepts, found);
+        judge.unissued(&accepts, found);
         if logged {
-            judge.after_newer_grant(&acquires, &accepts, found);
+            judge.after_newer_grant(&accepts, found);
         }
-        judge.after_release(&writes, &accepts, logged, found);
+        judge.after_release(&accepts, logged, found);
     }
 }
 
 struct Judge<'a, 'h> {
     facts: &'a Facts<'h>,
     claims: &'a Claims,
-    number: u32,
+    number: usize,
     resource: &'h str,
+    acquires: Vec<&'a Acquire>,
+    releases: Vec<&'a Release>,
+    granted: Vec<&'a Noted>,
+    writes: Vec<&'a Write>,
 }
 
 impl<'h> Judge<'_, 'h> {
@@ -62,13 +72,31 @@ impl<'h> Judge<'_, 'h> {
 
     /// Two grants with one token. A holder that asks again and gets the token it still has is
     /// no harm: the lock is reentrant.
-    fn duplicates(&self, acquires: &[&Acquire], found: &mut Found) {
+    fn duplicates(&self, found: &mut Found) {
         let mut granted: Vec<(i64, &Acquire)> =
-            acquires.iter().filter_map(|a| Some((a.grant?.token, *a))).collect();
+            self.acquires.iter().filter_map(|a| Some((a.grant?.token, *a))).collect();
         granted.sort_by_key(|(token, acquire)| (*token, acquire.span.complete));
+        // Where each process gave each token back, once anybody wants to know.
+        let mut released: Option<FxHashMap<(u32, i64), Vec<u32>>> = None;
         for pair in granted.windows(2) {
             let [(token, first), (other, second)] = [pair[0], pair[1]];
-            if token != other || self.is_reentrant(first, second, token) {
+            if token != other {
+                continue;
+            }
+            let released = released.get_or_insert_with(|| {
+                let mut released: FxHashMap<(u32, i64), Vec<u32>> = FxHashMap::default();
+                for release in &self.releases {
+                    let of_token = released.entry((release.process, release.token)).or_default();
+                    of_token.push(release.span.invoke);
+                }
+                released
+            });
+            let between = first.span.complete..second.span.invoke;
+            let given_back = released.get(&(first.process, token)).is_some_and(|releases| {
+                let next = releases.partition_point(|&release| release < between.start);
+                releases.get(next).is_some_and(|release| between.contains(release))
+            });
+            if first.process == second.process && !given_back {
                 continue;
             }
             found.note("duplicate-token", self.claims.fencing, None, || {
@@ -87,26 +115,16 @@ impl<'h> Judge<'_, 'h> {
         }
     }
 
-    fn is_reentrant(&self, first: &Acquire, second: &Acquire, token: i64) -> bool {
-        let between = first.span.complete..second.span.invoke;
-        first.process == second.process
-            && !self.facts.releases.iter().any(|release| {
-                release.process == first.process
-                    && release.resource == self.number
-                    && release.token == token
-                    && between.contains(&release.span.invoke)
-            })
-    }
-
     /// A grant that came after another one had returned, with a smaller token.
-    fn grant_order(&self, acquires: &[&Acquire], found: &mut Found) {
-        let mut returned: Vec<(u32, i64, u32)> = acquires
+    fn grant_order(&self, found: &mut Found) {
+        let mut returned: Vec<(u32, i64, u32)> = self
+            .acquires
             .iter()
             .filter_map(|a| Some((a.span.complete, a.grant?.token, a.span.invoke)))
             .collect();
         returned.sort_unstable();
         let (mut next, mut greatest) = (0, None::<(i64, u32)>);
-        for acquire in acquires {
+        for acquire in &self.acquires {
             let Some(grant) = acquire.grant else { continue };
             while let Some(&(complete, token, invoke)) = returned.get(next)
                 && complete < acquire.span.invoke
@@ -144,7 +162,7 @@ impl<'h> Judge<'_, 'h> {
         let mut accepts: Vec<Accept> = Vec::new();
         let mut greatest: Option<(i64, u32)> = None;
         let mut bare = 0;
-        for attempt in &facts.attempts[facts.logs[self.number as usize].clone()] {
+        for attempt in &facts.attempts[facts.logs[self.number].clone()] {
             let Some(token) = attempt.token else {
                 bare += u64::from(attempt.accepted);
                 continue;
@@ -201,9 +219,12 @@ impl<'h> Judge<'_, 'h> {
     }
 
     /// What a resource without a log accepted, by what clients were told, in order of invocation.
-    fn calls(&self, writes: &[&Write]) -> Vec<Accept> {
+    fn calls(&self) -> Vec<Accept> {
         let accepted = || {
-            writes.iter().filter(|write| write.span.is_ok()).filter_map(|w| Some((*w, w.token?)))
+            self.writes
+                .iter()
+                .filter(|write| write.span.is_ok())
+                .filter_map(|w| Some((*w, w.token?)))
         };
         let mut returned: Vec<(u32, i64, u32)> =
             accepted().map(|(w, token)| (w.span.complete, token, w.span.invoke)).collect();
@@ -247,18 +268,16 @@ impl<'h> Judge<'_, 'h> {
 
     /// Tokens that nobody can have been given before they were used. An indeterminate acquire may
     /// have got one, any.
-    fn unissued(&self, acquires: &[&Acquire], accepts: &[Accept], found: &mut Found) {
-        let of_here = |noted: &&super::facts::Noted| noted.resource == self.number;
-        let noted = self.facts.granted.iter().filter(of_here);
-        let mut known: FxHashSet<i64> = noted.map(|noted| noted.token).collect();
-        if acquires.is_empty() && known.is_empty() {
+    fn unissued(&self, accepts: &[Accept], found: &mut Found) {
+        let mut known: FxHashSet<i64> = self.granted.iter().map(|noted| noted.token).collect();
+        if self.acquires.is_empty() && known.is_empty() {
             // Nobody says who may have which.
             return;
         }
         known.extend(self.facts.led.iter().map(|led| led.epoch));
         let mut asked: FxHashMap<i64, u64> = FxHashMap::default();
         let mut lost: Vec<u64> = Vec::new();
-        for acquire in acquires {
+        for acquire in &self.acquires {
             let begin_ns = acquire.span.begin_ns;
             match acquire.grant {
                 Some(grant) => {
@@ -270,15 +289,16 @@ impl<'h> Judge<'_, 'h> {
         }
         lost.sort_unstable();
         let mut unissued: FxHashMap<i64, &Accept> = FxHashMap::default();
-        let mut last = None;
+        // A token, and from when on it can have been known to whoever used it.
+        let mut last: Option<(i64, Option<u64>)> = None;
         for accept in accepts {
-            if last == Some(accept.token) && accept.latest_ns == u64::MAX {
-                continue;
-            }
-            last = Some(accept.token);
-            let is_issued = known.contains(&accept.token)
-                || asked.get(&accept.token).is_some_and(|&begin| begin <= accept.latest_ns);
-            if !is_issued {
+            let from = match last {
+                Some((token, from)) if token == accept.token => from,
+                _ if known.contains(&accept.token) => Some(0),
+                _ => asked.get(&accept.token).copied(),
+            };
+            last = Some((accept.token, from));
+            if from.is_none_or(|from| from > accept.latest_ns) {
                 let first = unissued.entry(accept.token).or_insert(accept);
                 if accept.latest_ns < first.latest_ns {
                     *first = accept;
@@ -313,22 +333,30 @@ impl<'h> Judge<'_, 'h> {
     }
 
     /// Writes that were accepted after a newer token had been granted, though not yet used.
-    fn after_newer_grant(&self, acquires: &[&Acquire], accepts: &[Accept], found: &mut Found) {
-        let noted = self.facts.granted.iter().filter(|noted| noted.resource == self.number);
-        let mut grants: Vec<(i64, u64, u32)> = acquires
-            .iter()
-            .filter_map(|a| Some((a.grant?.token, a.span.end_ns, a.span.invoke)))
-            .chain(noted.filter_map(|n| Some((n.token, n.at?.latest_ns(), n.position))))
-            .collect();
+    fn after_newer_grant(&self, accepts: &[Accept], found: &mut Found) {
+        let noted =
+            self.granted.iter().filter_map(|n| Some((n.token, n.at?.latest_ns(), n.position)));
+        let acquired = self.acquires.iter();
+        let acquired =
+            acquired.filter_map(|a| Some((a.grant?.token, a.span.end_ns, a.span.invoke)));
+        let mut grants: Vec<(i64, u64, u32)> = acquired.chain(noted).collect();
         grants.sort_unstable();
         // For each: the first to be granted of it and all greater ones.
         let mut first = grants.iter().map(|&(_, at, who)| (at, who)).collect::<Vec<_>>();
         for i in (1..first.len()).rev() {
             first[i - 1] = first[i - 1].min(first[i]);
         }
+        let mut last: Option<(i64, Option<(u64, u32)>)> = None;
         for accept in accepts.iter().filter(|accept| accept.newer.is_none()) {
-            let greater = grants.partition_point(|&(token, ..)| token <= accept.token);
-            let Some(&(granted_ns, grant)) = first.get(greater) else { continue };
+            let greater = match last {
+                Some((token, greater)) if token == accept.token => greater,
+                _ => {
+                    let after = grants.partition_point(|&(token, ..)| token <= accept.token);
+                    first.get(after).copied()
+                }
+            };
+            last = Some((accept.token, greater));
+            let Some((granted_ns, grant)) = greater else { continue };
             let Some(late) = accept.earliest_ns.and_then(|at| at.checked_sub(granted_ns)) else {
                 continue;
             };
@@ -365,29 +393,19 @@ impl<'h> Judge<'_, 'h> {
     }
 
     /// Writes that were accepted and began after their owner had released.
-    fn after_release(
-        &self,
-        writes: &[&Write],
-        accepts: &[Accept],
-        logged: bool,
-        found: &mut Found,
-    ) {
+    fn after_release(&self, accepts: &[Accept], logged: bool, found: &mut Found) {
         // Completions of acquires and releases, with the invocation of a release.
         type Ends = Vec<(u32, Option<u32>)>;
         let mut holds: FxHashMap<(u32, i64), Ends> = FxHashMap::default();
-        let released = self.facts.releases.iter().filter(|release| {
-            release.resource == self.number && release.span.outcome == Outcome::Ok
-        });
-        for release in released {
+        for release in self.releases.iter().filter(|release| release.span.is_ok()) {
             let ends = holds.entry((release.process, release.token)).or_default();
             ends.push((release.span.complete, Some(release.span.invoke)));
         }
         if holds.is_empty() {
             return;
         }
-        for acquire in &self.facts.acquires {
-            let Some(grant) = acquire.grant else { continue };
-            if acquire.resource == self.number
+        for acquire in &self.acquires {
+            if let Some(grant) = acquire.grant
                 && let Some(hold) = holds.get_mut(&(acquire.process, grant.token))
             {
                 hold.push((acquire.span.complete, None));
@@ -397,7 +415,7 @@ impl<'h> Judge<'_, 'h> {
             hold.sort_unstable();
         }
         let mut of_id: FxHashMap<(u32, i64), &Accept> = FxHashMap::default();
-        for write in writes {
+        for write in &self.writes {
             let Some(token) = write.token else { continue };
             let Some(hold) = holds.get(&(write.process, token)) else { continue };
             let before = hold.partition_point(|&(complete, _)| complete < write.span.invoke);

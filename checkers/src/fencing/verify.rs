@@ -1,12 +1,16 @@
 //! Checks an anomaly against the raw history, on its own: nothing here comes from the sweeps that
-//! found it. Slow and plain, for it runs on a handful of anomalies.
+//! found it. It is plain, for it runs on a handful of anomalies; only where to look for what
+//! belongs to them is found out for all at once, in one pass.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
-use deposed_history::fencing::{FencedWrite, Grant, LogEvent, Observation, Seen, Served, Token};
-use deposed_history::{Call, History, Outcome, Process};
+use deposed_history::fencing::{
+    Asked, FencedWrite, Grant, Line, LogEvent, Observation, Payloads, Seen, Served, Token,
+};
+use deposed_history::{Call, History, Outcome, Process, Symbol};
 use petgraph::algo::is_cyclic_directed;
 use petgraph::graphmap::DiGraphMap;
+use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::Claims;
 use crate::{Anomaly, Edge, EdgeKind};
@@ -21,53 +25,78 @@ pub struct Refused(String);
 /// # Errors
 /// If it does not follow from the history: says what is wrong.
 pub fn verify(history: &History, claims: &Claims, anomaly: &Anomaly) -> Result<(), Refused> {
-    let raw = Raw { history, claims };
-    let witness =
-        anomaly.witness.iter().map(|&at| raw.event(at)).collect::<Option<Vec<Event<'_>>>>();
-    let witness = witness.ok_or_else(|| Refused("a witness is no event of fencing".into()))?;
-    for edge in &anomaly.edges {
-        raw.edge(edge)?;
+    Verifier::of(history, claims, [anomaly]).verify(anomaly)
+}
+
+/// Checks anomalies of one history.
+pub(super) struct Verifier<'a> {
+    raw: Raw<'a>,
+}
+
+impl<'a> Verifier<'a> {
+    /// One for these anomalies, and no others.
+    pub(super) fn of<'n>(
+        history: &'a History,
+        claims: &'a Claims,
+        anomalies: impl IntoIterator<Item = &'n Anomaly>,
+    ) -> Self {
+        Self { raw: Raw::of(history, claims, anomalies) }
     }
-    let cycle: DiGraphMap<u32, ()> =
-        anomaly.edges.iter().map(|edge| (edge.from, edge.to)).collect();
-    let is_cycle = is_cyclic_directed(&cycle);
-    if !anomaly.edges.is_empty() {
-        demand(is_cycle, "its steps are no cycle")?;
-    }
-    let [first, rest @ ..] = &witness[..] else { return Err(Refused("it has no witness".into())) };
-    let second = rest.first();
-    match (anomaly.name.as_str(), second) {
-        (
-            "token-regression"
-            | "stale-token-accepted"
-            | "stale-token-after-newer-grant"
-            | "token-grant-order"
-            | "dual-leader-effect"
-            | "stale-read-under-lease"
-            | "lost-notification",
-            Some(_),
-        ) => {
-            demand(is_cycle, "it has no cycle")?;
-            let mut ends = anomaly.edges.iter().filter_map(|edge| raw.event(edge.from));
-            demand(ends.all(|end| end.happened()), "a call did not happen")
+
+    /// Checks one of them.
+    pub(super) fn verify(&self, anomaly: &Anomaly) -> Result<(), Refused> {
+        let raw = &self.raw;
+        let witness =
+            anomaly.witness.iter().map(|&at| raw.event(at)).collect::<Option<Vec<Event<'_>>>>();
+        let witness = witness.ok_or_else(|| Refused("a witness is no event of fencing".into()))?;
+        for edge in &anomaly.edges {
+            raw.edge(edge)?;
         }
-        ("use-after-release", Some(_)) => {
-            demand(is_cycle, "it has no cycle")?;
-            let is_use = |event: &Event<'_>| matches!(event.f, "fenced-write" | "resource-write");
-            demand(witness.iter().any(|e| is_use(e) && e.happened()), "nothing was accepted")
+        let cycle: DiGraphMap<u32, ()> =
+            anomaly.edges.iter().map(|edge| (edge.from, edge.to)).collect();
+        let is_cycle = is_cyclic_directed(&cycle);
+        if !anomaly.edges.is_empty() {
+            demand(is_cycle, "its steps are no cycle")?;
         }
-        ("dual-leader", Some(_)) if is_cycle => Ok(()),
-        ("dual-leader", Some(second)) => raw.two_leaders(first, second),
-        ("duplicate-token", Some(second)) => raw.duplicate(first, second),
-        ("mutual-exclusion" | "lease-overlap", Some(_)) => raw.overlap(&witness),
-        ("unissued-token", None) => raw.unissued(first),
-        ("overclaimed-lease", None) => raw.overclaimed(first),
-        ("lost-acked-write", _) => {
-            let write = witness.iter().find(|event| event.call.is_some() && event.id().is_some());
-            raw.lost(write.ok_or_else(|| Refused("no write is among its witnesses".into()))?)
+        let [first, rest @ ..] = &witness[..] else {
+            return Err(Refused("it has no witness".into()));
+        };
+        let second = rest.first();
+        match (anomaly.name.as_str(), second) {
+            (
+                "token-regression"
+                | "stale-token-accepted"
+                | "stale-token-after-newer-grant"
+                | "token-grant-order"
+                | "dual-leader-effect"
+                | "stale-read-under-lease"
+                | "lost-notification",
+                Some(_),
+            ) => {
+                demand(is_cycle, "it has no cycle")?;
+                let mut ends = anomaly.edges.iter().filter_map(|edge| raw.event(edge.from));
+                demand(ends.all(|end| end.happened()), "a call did not happen")
+            }
+            ("use-after-release", Some(_)) => {
+                demand(is_cycle, "it has no cycle")?;
+                let is_use =
+                    |event: &Event<'_>| matches!(event.f, "fenced-write" | "resource-write");
+                demand(witness.iter().any(|e| is_use(e) && e.happened()), "nothing was accepted")
+            }
+            ("dual-leader", Some(_)) if is_cycle => Ok(()),
+            ("dual-leader", Some(second)) => raw.two_leaders(first, second),
+            ("duplicate-token", Some(second)) => raw.duplicate(first, second),
+            ("mutual-exclusion" | "lease-overlap", Some(_)) => raw.overlap(&witness),
+            ("unissued-token", None) => raw.unissued(first),
+            ("overclaimed-lease", None) => raw.overclaimed(first),
+            ("lost-acked-write", _) => {
+                let write =
+                    witness.iter().find(|event| event.call.is_some() && event.id().is_some());
+                raw.lost(write.ok_or_else(|| Refused("no write is among its witnesses".into()))?)
+            }
+            ("duplicate-apply", _) => raw.twice(&witness),
+            (name, _) => Err(Refused(format!("{name} does not look like that"))),
         }
-        ("duplicate-apply", _) => raw.twice(&witness),
-        (name, _) => Err(Refused(format!("{name} does not look like that"))),
     }
 }
 
@@ -80,9 +109,25 @@ fn epoch_of(event: &Event<'_>) -> Option<i64> {
     event.answered().and_then(Served::parse).map(|served| served.epoch)
 }
 
+/// What anomalies are about, and where in the history there is more about it.
 struct Raw<'a> {
     history: &'a History,
     claims: &'a Claims,
+    /// Calls and lines of logs with one of the ids, by resource and id.
+    of_id: FxHashMap<(&'a str, &'a str), Vec<u32>>,
+    /// Grants, renewals, releases and what is noted of them with one of the tokens, by resource
+    /// and token.
+    of_token: FxHashMap<(&'a str, i64), Vec<u32>>,
+    /// Everything of each resource that every event matters of.
+    whole: FxHashMap<&'a str, Vec<u32>>,
+    /// Snapshots and reads, by resource.
+    observed: FxHashMap<&'a str, Vec<u32>>,
+    /// Resources that have a log of their own.
+    logged: FxHashSet<&'a str>,
+    /// Epochs in which a node held itself for the leader.
+    led: BTreeSet<i64>,
+    /// Calls of unknown outcome: who, and where it began.
+    disconnected: Vec<(Process, u32)>,
 }
 
 /// An event, or a call with its completion.
@@ -182,41 +227,192 @@ impl<'h> Event<'h> {
     }
 }
 
+/// An event at a position: its first look, without anything that is found out later.
+fn event(history: &History, position: u32) -> Option<Event<'_>> {
+    if position as usize >= history.len() {
+        return None;
+    }
+    let op = history.op(position);
+    let log = LogEvent::parse(op);
+    let calls = history.calls();
+    let call = calls.binary_search_by_key(&position, |call| call.invoke).ok().map(|at| calls[at]);
+    let resource = match &log {
+        Some(
+            LogEvent::Write { resource, .. }
+            | LogEvent::Snapshot { resource, .. }
+            | LogEvent::Granted { resource, .. }
+            | LogEvent::Ended { resource, .. },
+        ) => Some(*resource),
+        Some(LogEvent::Led { .. }) => None,
+        None => op.pair().and_then(|(resource, _)| resource.as_str()),
+    };
+    let f = op.f();
+    (log.is_some() || call.is_some() && resource.is_some()).then_some(Event {
+        history,
+        position,
+        f,
+        resource,
+        call,
+        log,
+    })
+}
+
 impl<'h> Raw<'h> {
-    fn event(&self, position: u32) -> Option<Event<'h>> {
-        let history = self.history;
-        if position as usize >= history.len() {
-            return None;
-        }
-        let op = history.op(position);
-        let log = LogEvent::parse(op);
-        let calls = history.calls();
-        let call =
-            calls.binary_search_by_key(&position, |call| call.invoke).ok().map(|at| calls[at]);
-        let resource = match &log {
-            Some(
-                LogEvent::Write { resource, .. }
-                | LogEvent::Snapshot { resource, .. }
-                | LogEvent::Granted { resource, .. }
-                | LogEvent::Ended { resource, .. },
-            ) => Some(*resource),
-            Some(LogEvent::Led { .. }) => None,
-            None => op.pair().and_then(|(resource, _)| resource.as_str()),
-        };
-        (log.is_some() || call.is_some() && resource.is_some()).then_some(Event {
+    fn of<'n>(
+        history: &'h History,
+        claims: &'h Claims,
+        anomalies: impl IntoIterator<Item = &'n Anomaly>,
+    ) -> Self {
+        let mut raw = Self {
             history,
-            position,
-            f: op.f(),
-            resource,
-            call,
-            log,
-        })
+            claims,
+            of_id: FxHashMap::default(),
+            of_token: FxHashMap::default(),
+            whole: FxHashMap::default(),
+            observed: FxHashMap::default(),
+            logged: FxHashSet::default(),
+            led: BTreeSet::new(),
+            disconnected: Vec::new(),
+        };
+        for anomaly in anomalies {
+            raw.look_for(anomaly);
+        }
+        raw.gather();
+        raw
     }
 
-    /// Every call and event on a resource.
-    fn all<'s>(&'s self, resource: Option<&'s str>) -> impl Iterator<Item = Event<'h>> + 's {
-        let positions = 0..self.history.len() as u32;
-        positions.filter_map(|at| self.event(at)).filter(move |event| event.resource == resource)
+    /// Notes what an anomaly is about.
+    fn look_for(&mut self, anomaly: &Anomaly) {
+        let ends = anomaly.edges.iter().flat_map(|edge| [edge.from, edge.to]);
+        for position in anomaly.witness.iter().copied().chain(ends) {
+            let Some(event) = event(self.history, position) else { continue };
+            let Some(resource) = event.resource else { continue };
+            self.observed.entry(resource).or_default();
+            if anomaly.name == "unissued-token" {
+                self.whole.entry(resource).or_default();
+            }
+            if let Some(token) = event.token() {
+                self.of_token.entry((resource, token)).or_default();
+            }
+            let last = match event.seen() {
+                Some(Seen::Last(last)) => last,
+                _ => None,
+            };
+            for id in event.id().into_iter().chain(last) {
+                self.of_id.entry((resource, id)).or_default();
+            }
+        }
+    }
+
+    /// Finds all there is of what was noted.
+    fn gather(&mut self) {
+        let history = self.history;
+        let payloads = Payloads::of(history);
+        // Whether a symbol is a resource or an id that matters: mostly, neither is.
+        let mut matters = vec![false; history.symbol_count()];
+        let resources = self.observed.keys().copied();
+        for text in resources.chain(self.of_id.keys().map(|&(_, id)| id)) {
+            if let Some(symbol) = history.symbol(text) {
+                matters[symbol.index()] = true;
+            }
+        }
+        let matters = |symbol: Symbol| matters[symbol.index()];
+        let mut add = |position: u32, resource: Symbol, id: Option<Symbol>, token: Option<i64>| {
+            let resource = history.text(resource);
+            if let Some(id) = id.filter(|&id| matters(id))
+                && let Some(of_id) = self.of_id.get_mut(&(resource, history.text(id)))
+            {
+                of_id.push(position);
+            }
+            if let Some(token) = token
+                && let Some(of_token) = self.of_token.get_mut(&(resource, token))
+            {
+                of_token.push(position);
+            }
+            if !self.whole.is_empty()
+                && let Some(whole) = self.whole.get_mut(resource)
+            {
+                whole.push(position);
+            }
+        };
+        for call in history.calls() {
+            let at = call.invoke;
+            if call.outcome == Outcome::Info {
+                self.disconnected.push((history.op(at).process(), at));
+            }
+            let Some(Some((resource, asked))) = payloads.asked(at) else { continue };
+            if !matters(resource) {
+                continue;
+            }
+            match asked {
+                Asked::Acquire => {
+                    let grant = call.complete.filter(|_| call.outcome == Outcome::Ok);
+                    let grant = grant.and_then(|complete| payloads.grant(complete));
+                    add(at, resource, None, grant.map(|grant| grant.token));
+                }
+                Asked::Renew(Token(token)) | Asked::Release(Token(token)) => {
+                    add(at, resource, None, Some(token));
+                }
+                Asked::Write(write) => add(at, resource, Some(write.id), None),
+                Asked::Read => {
+                    let observed = self.observed.get_mut(history.text(resource));
+                    observed.into_iter().for_each(|observed| observed.push(at));
+                }
+            }
+        }
+        let mut last = None;
+        for at in 0..history.len() as u32 {
+            match payloads.line(at).flatten() {
+                Some(Line::Write { resource, id, .. }) if matters(resource) => {
+                    if last != Some(resource) {
+                        self.logged.insert(history.text(resource));
+                        last = Some(resource);
+                    }
+                    add(at, resource, id, None);
+                }
+                Some(Line::Snapshot { resource, .. }) if matters(resource) => {
+                    let observed = self.observed.get_mut(history.text(resource));
+                    observed.into_iter().for_each(|observed| observed.push(at));
+                }
+                Some(
+                    Line::Granted { resource, token, .. } | Line::Ended { resource, token, .. },
+                ) if matters(resource) => {
+                    add(at, resource, None, Some(token));
+                }
+                Some(Line::Led { epoch, .. }) => {
+                    self.led.insert(epoch);
+                }
+                _ => {}
+            }
+        }
+    }
+
+    fn event(&self, position: u32) -> Option<Event<'h>> {
+        event(self.history, position)
+    }
+
+    fn events(&self, positions: Option<&Vec<u32>>) -> Vec<Event<'h>> {
+        positions.into_iter().flatten().filter_map(|&at| self.event(at)).collect()
+    }
+
+    /// Calls and lines with an id.
+    fn of_id(&self, resource: Option<&str>, id: &str) -> Vec<Event<'h>> {
+        self.events(resource.and_then(|resource| self.of_id.get(&(resource, id))))
+    }
+
+    /// Grants, renewals, releases and what is noted of them with a token.
+    fn of_token(&self, of: &Event<'_>) -> Vec<Event<'h>> {
+        let key = of.resource.zip(of.token());
+        self.events(key.and_then(|key| self.of_token.get(&key)))
+    }
+
+    /// Snapshots and reads of a resource.
+    fn observed(&self, resource: Option<&str>) -> Vec<Event<'h>> {
+        self.events(resource.and_then(|resource| self.observed.get(resource)))
+    }
+
+    fn is_logged(&self, resource: Option<&str>) -> bool {
+        resource.is_some_and(|resource| self.logged.contains(resource))
     }
 
     fn edge(&self, edge: &Edge) -> Result<(), Refused> {
@@ -259,8 +455,8 @@ impl<'h> Raw<'h> {
         };
         let earliest_ns = match &to.log {
             Some(LogEvent::Write { at, id, .. }) => {
-                let begun = self.all(to.resource).filter(|event| event.call.is_some());
-                let begun = begun.filter(|event| id.is_some() && event.id() == *id);
+                let of_id = id.into_iter().flat_map(|id| self.of_id(to.resource, id));
+                let begun = of_id.filter(|event| event.call.is_some());
                 at.map(|at| at.earliest_ns()).max(begun.map(|event| event.begin_ns()).min())
             }
             _ => None,
@@ -275,30 +471,27 @@ impl<'h> Raw<'h> {
 
     /// Whether one write certainly took effect after another one had for the last time.
     fn is_newer(&self, resource: Option<&str>, id: &str, than: &str) -> bool {
-        let mut logged = false;
-        let (mut first, mut last) = (None, None);
-        let (mut begun, mut done) = (None, Some(0));
-        for event in self.all(resource) {
-            if let Some(LogEvent::Write { seq, accepted, .. }) = event.log {
-                logged = true;
-                if accepted && event.id() == Some(id) {
-                    first = Some(first.map_or(seq, |first: u64| first.min(seq)));
-                }
-                if accepted && event.id() == Some(than) {
-                    last = last.max(Some(seq));
-                }
-            } else if event.call.is_some() && event.id() == Some(id) {
-                begun = begun.or(Some(event.position));
-            } else if event.call.is_some() && event.id() == Some(than) {
-                done = done.and_then(|done: u32| Some(done.max(event.complete()?)));
-            }
+        let accepted = |id: &'_ str| {
+            let lines: Vec<u64> = self
+                .of_id(resource, id)
+                .into_iter()
+                .filter_map(|event| match event.log {
+                    Some(LogEvent::Write { seq, accepted: true, .. }) => Some(seq),
+                    _ => None,
+                })
+                .collect();
+            lines
+        };
+        if self.is_logged(resource) {
+            let first = accepted(id).into_iter().min();
+            let last = accepted(than).into_iter().max();
+            return matches!((first, last), (Some(first), Some(last)) if first > last);
         }
-        if logged {
-            matches!((first, last), (Some(first), Some(last)) if first > last)
-        } else {
-            let known = done.is_some_and(|done| done > 0);
-            known && matches!((begun, done), (Some(begun), Some(done)) if begun > done)
-        }
+        let calls = |id| self.of_id(resource, id).into_iter().filter(|event| event.call.is_some());
+        let begun = calls(id).map(|event| event.position).min();
+        // One whose end is not certain may take effect at any time.
+        let done = calls(than).map(|event| event.complete().unwrap_or(u32::MAX)).max();
+        matches!((begun, done), (Some(begun), Some(done)) if begun > done)
     }
 
     fn two_leaders(&self, first: &Event<'_>, second: &Event<'_>) -> Result<(), Refused> {
@@ -334,10 +527,9 @@ impl<'h> Raw<'h> {
         demand(first.f == "acquire" && second.f == "acquire", "it is no acquire")?;
         demand(a.token == b.token && first.resource == second.resource, "the tokens differ")?;
         let released = || {
-            self.all(first.resource).any(|event| {
+            self.of_token(first).into_iter().any(|event| {
                 event.f == "release"
                     && event.process() == first.process()
-                    && event.token() == Some(a.token)
                     && event.outcome() != Some(Outcome::Fail)
                     && first.position < event.position
                     && event.position < second.position
@@ -348,10 +540,9 @@ impl<'h> Raw<'h> {
 
     /// Who holds what was granted: for a renewal, the last that had acquired the token by then.
     fn owner(&self, grant: &Event<'_>) -> Process {
-        let acquired = self.all(grant.resource).filter(|event| {
+        let acquired = self.of_token(grant).into_iter().filter(|event| {
             event.f == "acquire"
                 && event.grant().is_some()
-                && event.token() == grant.token()
                 && event.complete().is_some_and(|complete| complete < grant.position)
         });
         let last = acquired.filter(|_| grant.f == "renew").max_by_key(|event| event.complete());
@@ -366,23 +557,15 @@ impl<'h> Raw<'h> {
         let (Some(from), Some(to)) = (first.complete(), second.complete()) else {
             return Err(Refused("a grant is not certain".into()));
         };
-        let is_release = |event: &Event<'_>, of: &Event<'_>| {
-            event.f == "release"
-                && event.token() == of.token()
-                && event.outcome() != Some(Outcome::Fail)
-        };
-        for event in self.all(first.resource).filter(|event| event.call.is_some()) {
-            let ended = is_release(&event, first) && (from..to).contains(&event.position);
-            demand(!ended, "the first had been released")?;
+        for event in self.of_token(first).into_iter().filter(|event| event.f == "release") {
+            let ended = event.outcome() != Some(Outcome::Fail);
+            let between = (from..to).contains(&event.position);
+            demand(!ended || !between, "the first had been released")?;
         }
-        for call in self.history.calls() {
-            let process = self.history.op(call.invoke).process();
-            let lost = call.outcome == Outcome::Info
-                && (process == first.process() || process == self.owner(first));
-            demand(
-                !lost || !(from..to).contains(&call.invoke),
-                "the first had lost its connection",
-            )?;
+        let holders = [first.process(), self.owner(first)];
+        for (process, at) in &self.disconnected {
+            let lost = holders.contains(process) && (from..to).contains(at);
+            demand(!lost, "the first had lost its connection")?;
         }
         let bounds = self.claims.lease_bounds();
         let now = second.end_ns();
@@ -401,23 +584,28 @@ impl<'h> Raw<'h> {
             _ => event.end_ns(),
         };
         let deadline = latest(accept);
-        let events: Vec<Event<'_>> = self.all(accept.resource).collect();
-        let is_issued = |token: i64, by: u64| {
-            events.iter().any(|event| {
-                let granted = matches!(event.log, Some(LogEvent::Granted { .. }));
-                event.token() == Some(token)
-                    && (granted || event.f == "acquire" && event.begin_ns() <= by)
-            }) || self.all(None).any(
-                |event| matches!(event.log, Some(LogEvent::Led { epoch, .. }) if epoch == token),
-            )
-        };
+        let whole = accept.resource.and_then(|resource| self.whole.get(resource));
+        let events = self.events(whole);
+        // By token: the earliest moment in which somebody may have been given it.
+        let mut issued: BTreeMap<i64, u64> = self.led.iter().map(|&epoch| (epoch, 0)).collect();
+        for event in &events {
+            let from = match (&event.log, event.f) {
+                (Some(LogEvent::Granted { .. }), _) => 0,
+                (None, "acquire") => event.begin_ns(),
+                _ => continue,
+            };
+            if let Some(token) = event.token() {
+                issued.entry(token).and_modify(|first| *first = from.min(*first)).or_insert(from);
+            }
+        }
+        let is_issued = |token: i64, by: u64| issued.get(&token).is_some_and(|&from| from <= by);
         let token = accept.token().unwrap_or_default();
         demand(!is_issued(token, deadline), "somebody was given it")?;
-        let logged = events.iter().any(|e| matches!(e.log, Some(LogEvent::Write { .. })));
+        let writes =
+            if self.is_logged(accept.resource) { "resource-write" } else { "fenced-write" };
         let unissued: BTreeSet<i64> = events
             .iter()
-            .filter(|e| if logged { e.f == "resource-write" } else { e.f == "fenced-write" })
-            .filter(|event| event.happened() && latest(event) <= deadline)
+            .filter(|event| event.f == writes && event.happened() && latest(event) <= deadline)
             .filter_map(|event| Some((event.token()?, latest(event))))
             .filter(|&(token, by)| !is_issued(token, by))
             .map(|(token, _)| token)
@@ -440,22 +628,19 @@ impl<'h> Raw<'h> {
             }
             _ => (None, None, None),
         };
-        let (Some(token), Some(until), Some(believed)) = (token, until, believed) else {
+        let (Some(_), Some(until), Some(believed)) = (token, until, believed) else {
             return Err(Refused("nothing was believed valid".into()));
         };
         let bounds = self.claims.lease_bounds();
         let mut known = false;
-        for other in self.all(event.resource).filter(|other| other.position < until) {
-            if !matches!(other.f, "acquire" | "renew")
-                || other.token() != Some(token)
-                || other.outcome() == Some(Outcome::Fail)
-            {
+        for other in self.of_token(event).into_iter().filter(|other| other.position < until) {
+            if !matches!(other.f, "acquire" | "renew") || other.outcome() == Some(Outcome::Fail) {
                 continue;
             }
             known = true;
             let (from, to) = (other.begin_ns(), other.end_ns());
-            let noted = self.all(event.resource).filter_map(|noted| match noted.log {
-                Some(LogEvent::Granted { token: of, at: Some(at), .. }) if of == token => Some(at),
+            let noted = self.of_token(event).into_iter().filter_map(|noted| match noted.log {
+                Some(LogEvent::Granted { at, .. }) => at,
                 _ => None,
             });
             let noted = noted.filter(|at| at.latest_ns() >= from && at.earliest_ns() <= to);
@@ -470,10 +655,10 @@ impl<'h> Raw<'h> {
 
     fn lost(&self, write: &Event<'_>) -> Result<(), Refused> {
         let id = write.id().unwrap_or_default();
-        let events: Vec<Event<'_>> = self.all(write.resource).collect();
-        let is_its = |event: &&Event<'_>| event.call.is_some() && event.id() == Some(id);
-        let mut acknowledged = events.iter().filter(is_its).filter(|event| event.happened());
-        demand(acknowledged.next().is_some(), "it was not acknowledged")?;
+        let of_it = self.of_id(write.resource, id);
+        let mut acknowledged = of_it.iter().filter(|event| event.call.is_some());
+        demand(acknowledged.any(Event::happened), "it was not acknowledged")?;
+        let events = self.observed(write.resource);
         let epoch = |event: &Event<'_>| match event.log {
             Some(LogEvent::Snapshot { epoch, .. }) => Some(epoch),
             _ => None,
@@ -486,13 +671,9 @@ impl<'h> Raw<'h> {
                 "a snapshot has it",
             );
         }
-        let mut lines =
-            events.iter().filter(|event| event.log.is_some() && event.f == "resource-write");
-        if lines.clone().next().is_some() {
-            return demand(
-                !lines.any(|line| line.happened() && line.id() == Some(id)),
-                "the resource accepted it",
-            );
+        if self.is_logged(write.resource) {
+            let mut lines = of_it.iter().filter(|event| event.f == "resource-write");
+            return demand(!lines.any(Event::happened), "the resource accepted it");
         }
         let (Some(of_write), Some(complete)) = (epoch_of(write), write.complete()) else {
             return Err(Refused("its epoch is not known".into()));

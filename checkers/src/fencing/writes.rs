@@ -10,32 +10,65 @@ use crate::EdgeKind;
 pub(super) fn judge(facts: &Facts<'_>, claims: &Claims, found: &mut Found) {
     let ids = facts.by_resource(facts.fates.iter().map(|fate| fate.resource));
     let reads = facts.by_resource(facts.reads.iter().map(|read| read.resource));
+    let snapshots = facts.by_resource(facts.snapshots.iter().map(|snapshot| snapshot.resource));
+    let mut marks = Marks { lost: vec![false; facts.fates.len()], seen: Marked::of(facts) };
     for (number, resource) in facts.resources.iter().enumerate() {
-        let snapshots = last_snapshots(facts, number as u32);
-        let acknowledged =
-            ids[number].iter().copied().filter(|&id| facts.fates[id as usize].acknowledged != NONE);
+        let ids = ids.get(number);
+        let is_acknowledged = |id: &u32| facts.fates[*id as usize].acknowledged != NONE;
         let judge = Judge {
             facts,
             claims,
             number,
             resource,
-            snapshots,
-            acknowledged: acknowledged.collect(),
-            reads: reads[number].iter().map(|&read| &facts.reads[read as usize]).collect(),
+            snapshots: last_snapshots(snapshots.facts(number, &facts.snapshots)),
+            acknowledged: ids.iter().copied().filter(is_acknowledged).collect(),
+            reads: reads.facts(number, &facts.reads),
         };
-        let lost = judge.lost(found);
-        judge.duplicates(&ids[number], found);
-        judge.stale_reads(&lost, found);
+        judge.lost(&mut marks, found);
+        judge.duplicates(ids, &mut marks.seen, found);
+        judge.stale_reads(&mut marks, found);
         found.count("acknowledged_writes", judge.acknowledged.len() as u64);
         found.count("reads", judge.reads.len() as u64);
     }
 }
 
-/// The snapshots of the greatest epoch there is of a resource.
-fn last_snapshots<'a>(facts: &'a Facts<'_>, resource: u32) -> Vec<&'a Snapshot> {
-    let of_here = || facts.snapshots.iter().filter(|snapshot| snapshot.resource == resource);
-    let last = of_here().map(|snapshot| snapshot.epoch).max();
-    of_here().filter(|snapshot| Some(snapshot.epoch) == last).collect()
+/// What is noted of writes by their ids, in one place for all resources.
+struct Marks {
+    /// It was acknowledged, and is in none of the observations with the last word.
+    lost: Vec<bool>,
+    seen: Marked,
+}
+
+/// A set of ids that is emptied at no cost.
+struct Marked {
+    round: u32,
+    rounds: Vec<u32>,
+}
+
+impl Marked {
+    fn of(facts: &Facts<'_>) -> Self {
+        Self { round: 0, rounds: vec![0; facts.fates.len()] }
+    }
+
+    fn clear(&mut self) {
+        self.round += 1;
+    }
+
+    /// Puts one in; says whether it is new.
+    fn insert(&mut self, id: u32) -> bool {
+        std::mem::replace(&mut self.rounds[id as usize], self.round) != self.round
+    }
+
+    fn contains(&self, id: u32) -> bool {
+        self.rounds[id as usize] == self.round
+    }
+}
+
+/// Those of the greatest epoch there is.
+fn last_snapshots(mut snapshots: Vec<&Snapshot>) -> Vec<&Snapshot> {
+    let last = snapshots.iter().map(|snapshot| snapshot.epoch).max();
+    snapshots.retain(|snapshot| Some(snapshot.epoch) == last);
+    snapshots
 }
 
 struct Judge<'a, 'h> {
@@ -83,9 +116,8 @@ impl<'h> Judge<'_, 'h> {
     }
 
     /// Marks the acknowledged writes that are in none of the observations with the last word.
-    fn lost(&self, found: &mut Found) -> Vec<bool> {
-        let mut lost = vec![false; self.facts.fates.len()];
-        let Some(authority) = self.authority() else {
+    fn lost(&self, marks: &mut Marks, found: &mut Found) {
+        let Some(authority) = self.authority(&mut marks.seen) else {
             if self.claims.durability && !self.acknowledged.is_empty() {
                 found.undecided.push(format!(
                     "{} writes to {} were acknowledged, and nothing tells what became of them: \
@@ -94,12 +126,12 @@ impl<'h> Judge<'_, 'h> {
                     self.resource
                 ));
             }
-            return lost;
+            return;
         };
         let mut window: Option<(u64, u64)> = None;
         let mut refused: Vec<(i64, u64)> = Vec::new();
         for (id, proof) in authority {
-            lost[id as usize] = true;
+            marks.lost[id as usize] = true;
             let write = self.acknowledgement(id);
             let at = write.span.end_ns;
             let (from, to) = window.unwrap_or((at, at));
@@ -119,22 +151,23 @@ impl<'h> Judge<'_, 'h> {
             let (first, last) = (of_epoch[0].1, of_epoch[of_epoch.len() - 1].1);
             found.measure("acknowledged_then_refused_window", (last - first) as i64);
         }
-        lost
     }
 
     /// The acknowledged writes that are lost, each with what proves it; none if nothing can.
-    fn authority(&self) -> Option<Vec<(u32, Authority)>> {
+    fn authority(&self, seen: &mut Marked) -> Option<Vec<(u32, Authority)>> {
         if let Some(first) = self.snapshots.first() {
-            let mut there = vec![false; self.facts.fates.len()];
+            seen.clear();
             let mut last_seen: Vec<Option<u32>> = Vec::new();
             for snapshot in &self.snapshots {
-                self.facts.every(&snapshot.seen).iter().for_each(|&id| there[id as usize] = true);
+                for &id in self.facts.every(&snapshot.seen) {
+                    seen.insert(id);
+                }
                 if let SeenIds::Last(id) = snapshot.seen {
                     last_seen.push(id);
                 }
             }
             let survives = |id: u32| {
-                there[id as usize]
+                seen.contains(id)
                     || last_seen
                         .iter()
                         .any(|last| last.is_some_and(|last| !self.is_newer(id, last)))
@@ -149,11 +182,11 @@ impl<'h> Judge<'_, 'h> {
             };
             return Some(lost.map(|&id| (id, Authority::Log(line(self.fate(id))))).collect());
         }
-        self.claims.linearizable_reads.then(|| self.lost_to_reads()).flatten()
+        self.claims.linearizable_reads.then(|| self.lost_to_reads(seen)).flatten()
     }
 
     /// By reads of everything in a later epoch, if there are any.
-    fn lost_to_reads(&self) -> Option<Vec<(u32, Authority)>> {
+    fn lost_to_reads(&self, survives: &mut Marked) -> Option<Vec<(u32, Authority)>> {
         let whole = |read: &&&Read| matches!(read.seen, SeenIds::Every(_)) && read.served.is_some();
         let reads: Vec<&Read> = self.reads.iter().filter(whole).copied().collect();
         let epoch = |read: &Read| read.served.map_or(i64::MIN, |served| served.epoch);
@@ -165,7 +198,7 @@ impl<'h> Judge<'_, 'h> {
         }
         latest.first()?;
         let of_write = |write: &Write| write.served.map(|served| served.epoch);
-        let mut survives = vec![false; self.facts.fates.len()];
+        survives.clear();
         for read in &self.reads {
             let last = match read.seen {
                 SeenIds::Last(last) => last,
@@ -175,7 +208,7 @@ impl<'h> Judge<'_, 'h> {
                 let Some(write) = self.facts.acknowledgement(self.fate(id)) else { continue };
                 let is_later = read.span.invoke > write.span.complete;
                 if is_later && of_write(write).is_some_and(|of_write| epoch(read) > of_write) {
-                    survives[id as usize] = true;
+                    survives.insert(id);
                 }
             }
         }
@@ -184,7 +217,7 @@ impl<'h> Judge<'_, 'h> {
             let complete = write.span.complete;
             let after = reads.partition_point(|read| read.span.invoke < complete);
             let &(last, read) = latest.get(after)?;
-            (last > of_write(write)? && !survives[id as usize])
+            (last > of_write(write)? && !survives.contains(id))
                 .then_some((id, Authority::Read(read)))
         });
         Some(lost.collect())
@@ -223,8 +256,7 @@ impl<'h> Judge<'_, 'h> {
     }
 
     /// Writes that took effect twice.
-    fn duplicates(&self, ids: &[u32], found: &mut Found) {
-        let mut seen_in = vec![NONE; self.facts.fates.len()];
+    fn duplicates(&self, ids: &[u32], seen_before: &mut Marked, found: &mut Found) {
         let mut twice: Vec<(u32, [u32; 2])> = Vec::new();
         let attempts = &self.facts.attempts;
         for &id in ids {
@@ -238,11 +270,11 @@ impl<'h> Judge<'_, 'h> {
         let snapshots = self.snapshots.iter().map(|s| (s.position, &s.seen));
         let reads = self.reads.iter().map(|r| (r.span.invoke, &r.seen));
         for (position, seen) in snapshots.chain(reads) {
+            seen_before.clear();
             for &id in self.facts.every(seen) {
-                if seen_in[id as usize] == position && known.insert(id) {
+                if !seen_before.insert(id) && known.insert(id) {
                     twice.push((id, [position, position]));
                 }
-                seen_in[id as usize] = position;
             }
         }
         for (id, witness) in twice {
@@ -259,22 +291,22 @@ impl<'h> Judge<'_, 'h> {
     }
 
     /// Reads that miss a write which was acknowledged before they began, and is not lost.
-    fn stale_reads(&self, lost: &[bool], found: &mut Found) {
+    fn stale_reads(&self, marks: &mut Marks, found: &mut Found) {
         if self.reads.is_empty() {
             return;
         }
         let mut survivors: Vec<u32> =
-            self.acknowledged.iter().copied().filter(|&id| !lost[id as usize]).collect();
+            self.acknowledged.iter().copied().filter(|&id| !marks.lost[id as usize]).collect();
         survivors.sort_unstable_by_key(|&id| self.acknowledgement(id).span.complete);
         let order = Order::of(self, &survivors);
-        let mut seen_in = vec![NONE; self.facts.fates.len()];
         for read in &self.reads {
             let missed = match &read.seen {
                 SeenIds::Every(_) => {
+                    marks.seen.clear();
                     for &id in self.facts.every(&read.seen) {
-                        seen_in[id as usize] = read.span.invoke;
+                        marks.seen.insert(id);
                     }
-                    survivors.iter().copied().find(|&id| seen_in[id as usize] != read.span.invoke)
+                    survivors.iter().copied().find(|&id| !marks.seen.contains(id))
                 }
                 SeenIds::Last(None) => survivors.first().copied(),
                 SeenIds::Last(Some(seen)) => order.first_newer(self, *seen),
