@@ -10,6 +10,7 @@ pub mod judge;
 pub mod life;
 pub mod logs;
 pub mod progress;
+pub mod protections;
 mod records;
 pub mod remote;
 pub mod rig;

@@ -112,7 +112,7 @@ impl Nemesis for Pause {
             if look > 0 {
                 tokio::time::sleep(LOOK_EVERY).await;
             }
-            (switches, doubts) = stillness(processes::look(cx, &prey).await?);
+            (switches, doubts) = stillness(processes::look(cx, &prey).await?, self.still.is_some());
             if doubts.is_empty() {
                 break;
             }
@@ -120,7 +120,11 @@ impl Nemesis for Pause {
         let mut held = Duration::ZERO;
         if let Some(still) = &self.still {
             held = still.since.elapsed();
-            let ran = still.switches.iter().filter(|(process, n)| switches.get(process) != Some(n));
+            // One that is gone by now was stopped for as long as it was there: somebody shot it.
+            let has_run = |(process, n): &(&(String, u32), &u64)| {
+                switches.get(process).is_some_and(|now| now != *n)
+            };
+            let ran = still.switches.iter().filter(has_run);
             doubts.extend(ran.map(|((node, pid), _)| {
                 format!("pid {pid} on {node} did not stand still all the time")
             }));
@@ -194,8 +198,8 @@ impl Nemesis for Pause {
 
 /// How often each process that stands still was switched, and what speaks against a pause: a
 /// process that runs, or a node on which nothing is left to stand still. One that ended before it
-/// was stopped does not.
-fn stillness(looks: BTreeMap<String, BTreeMap<u32, Look>>) -> (Switches, Vec<String>) {
+/// was stopped does not, nor does one that was killed after it had been seen to stand still (`stood`).
+fn stillness(looks: BTreeMap<String, BTreeMap<u32, Look>>, stood: bool) -> (Switches, Vec<String>) {
     let mut switches = Switches::new();
     let mut doubts = Vec::new();
     for (node, looks) in looks {
@@ -214,7 +218,7 @@ fn stillness(looks: BTreeMap<String, BTreeMap<u32, Look>>) -> (Switches, Vec<Str
                 }
             }
         }
-        if still + running == 0 {
+        if still + running == 0 && !stood {
             doubts.push(format!("nothing of the store is left on {node}"));
         }
     }

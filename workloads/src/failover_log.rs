@@ -2,13 +2,14 @@
 //!
 //! In `failover-log` lists are long and read rarely: what was acknowledged is compared with what
 //! survives. In `lease-reads` they are short and read often, by every client from its own node: a
-//! read that misses what was acknowledged before it began is stale.
+//! read that misses what was acknowledged before it began is stale. There some clients append and the
+//! others only read, so that writes that wait for a deposed leader keep nobody from reading.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use deposed_checkers::{Checker, Claims, Fencing};
-use deposed_core::generator::{Generator, from_fn, independent};
+use deposed_core::generator::{Generator, from_fn, independent, reserve};
 use deposed_core::{Invocation, OpSet};
 use deposed_history::Value;
 use rand::RngExt;
@@ -23,8 +24,10 @@ pub struct FailoverLog {
     about: &'static str,
     /// Operations on one list before the next is begun.
     ops_per_list: usize,
-    /// Of a hundred operations, so many are reads.
+    /// Of a hundred operations of a client that appends, so many are reads.
     reads_of_hundred: u32,
+    /// Of so many clients one appends, and the others read.
+    clients_per_writer: usize,
 }
 
 impl FailoverLog {
@@ -34,6 +37,7 @@ impl FailoverLog {
         about: "appends through whoever leads; acknowledged ones compared with what survives",
         ops_per_list: 500,
         reads_of_hundred: 3,
+        clients_per_writer: 1,
     };
 
     /// Short lists, read all the time.
@@ -41,7 +45,8 @@ impl FailoverLog {
         name: "lease-reads",
         about: "appends through the leader, reads from every node: how stale may they be?",
         ops_per_list: 60,
-        reads_of_hundred: 70,
+        reads_of_hundred: 0,
+        clients_per_writer: 3,
     };
 }
 
@@ -63,7 +68,8 @@ impl Workload for FailoverLog {
     }
 
     fn generators(&self, options: &WorkloadOptions) -> Generators {
-        let Self { ops_per_list, reads_of_hundred, .. } = *self;
+        let Self { ops_per_list, reads_of_hundred, clients_per_writer, .. } = *self;
+        let writers = options.concurrency.div_ceil(clients_per_writer);
         let lists = Numbered::new("log-");
         let appended = Arc::new(AtomicU64::new(0));
         // All threads share a list, so that clients of all nodes meet on it.
@@ -78,7 +84,8 @@ impl Workload for FailoverLog {
                 let value = ("value".into(), i64::try_from(number).unwrap_or(i64::MAX).into());
                 Some(Invocation::new("append", Value::Map(vec![id, value])))
             });
-            ops.limit(ops_per_list).boxed()
+            let reads = from_fn(|_, _| Some(Invocation::new("read", Value::Nil)));
+            reserve(vec![(writers, ops.boxed())], reads.boxed()).limit(ops_per_list).boxed()
         });
         Generators { main: main.boxed(), last: Some(LastReads::of_all(lists).boxed()) }
     }

@@ -309,7 +309,7 @@ impl<'h> Facts<'h> {
             }
         }
         for position in 0..history.len() as u32 {
-            if position as usize % STRIDE == 0 {
+            if (position as usize).is_multiple_of(STRIDE) {
                 budget.check()?;
             }
             match reader.payloads.line(position) {

@@ -7,7 +7,7 @@ use serde_json::json;
 use crate::Anomaly;
 
 /// The names of all that can be found, worst first.
-pub(super) const NAMES: [&str; 16] = [
+pub const NAMES: [&str; 16] = [
     "stale-token-accepted",
     "token-regression",
     "lost-acked-write",

@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::Claims;
 use super::facts::{Facts, Proof, Span};
@@ -33,13 +33,17 @@ pub(super) fn judge(facts: &Facts<'_>, claims: &Claims, found: &mut Found) {
         }
     }
     let judge = Judge { facts, claims };
+    // In how many epochs somebody served: without two of them nobody took over from anybody.
+    let mut epochs: FxHashSet<i64> = FxHashSet::default();
     for mut services in services {
+        epochs.extend(services.iter().map(|service| service.proof.epoch));
         // Two ascending runs.
         services.sort_by_key(|service| service.span.invoke);
         found.count("proofs_of_service", services.len() as u64);
         judge.one_epoch(&services, found);
         judge.deposed(&services, found);
     }
+    found.count("epochs_served", epochs.len() as u64);
     judge.observed(found);
     judge.refusals(found);
 }

@@ -47,6 +47,7 @@ mod verify;
 mod writes;
 
 pub use claims::{Claims, LeaseClaim};
+pub use found::NAMES as FENCING_NAMES;
 use verify::Verifier;
 pub use verify::{Refused, verify};
 
@@ -120,6 +121,7 @@ impl Fencing {
             Verifier::of(history, &self.claims, kinds().flat_map(|kind| kind.told.iter()));
         let mut anomalies: Vec<Anomaly> = Vec::new();
         let (mut count, mut names) = (0, Vec::new());
+        let mut violations = Map::new();
         for name in NAMES {
             let Some(kind) = found.violations.remove(name) else { continue };
             let (proven, refused) = prove(&verifier, kind.told);
@@ -128,6 +130,8 @@ impl Fencing {
                 continue;
             }
             count += kind.count;
+            let sizes = distribution(&kind.sizes);
+            violations.insert(name.into(), json!({ "count": kind.count, "sizes": sizes }));
             names.push(format!("{} {name}", kind.count));
             anomalies.extend(proven);
             for size in kind.sizes {
@@ -161,6 +165,7 @@ impl Fencing {
             "counts": found.counts,
             "exposures": exposures,
             "measures": measures,
+            "violations": violations,
         });
         let undecided = found.undecided.into_iter().map(|why| undecided(history, why)).collect();
         let analysis = Analysis::from_findings(self.name(), summary, anomalies, undecided);

@@ -455,7 +455,7 @@ impl<'h> Raw<'h> {
         };
         let earliest_ns = match &to.log {
             Some(LogEvent::Write { at, id, .. }) => {
-                let of_id = id.into_iter().flat_map(|id| self.of_id(to.resource, id));
+                let of_id = id.iter().flat_map(|id| self.of_id(to.resource, id));
                 let begun = of_id.filter(|event| event.call.is_some());
                 at.map(|at| at.earliest_ns()).max(begun.map(|event| event.begin_ns()).min())
             }

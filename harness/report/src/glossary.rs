@@ -42,6 +42,13 @@ pub(crate) fn property(checker: &str) -> Property {
             "The share of calls that succeeded was as high as was asked for.",
             "Whether any answer was right: it only counts.",
         ),
+        "fencing" => (
+            "A leader or holder that was deposed does no harm: tokens grow, resources refuse old \
+             ones, two do not hold or lead at once, and what was acknowledged survives, each as \
+             far as the system claims it.",
+            "What no client, no log of a resource and no record of the service tells. What is \
+             dangerous though legal is an exposure, and measured.",
+        ),
         "log-patterns" => (
             "No node wrote that it crashed.",
             "Crashes that leave no such line in the logs that were collected.",
@@ -86,7 +93,63 @@ pub(crate) fn anomaly(name: &str) -> Option<&'static str> {
             "No order of these operations explains what they returned: there is no single copy \
              of the data that could have answered so."
         }
+        "stale-token-accepted" | "token-regression" => {
+            "Somebody who no longer led or held the lock wrote all the same, and the resource took \
+             it: the work of two is mixed in one place."
+        }
+        "duplicate-token" | "token-grant-order" | "unissued-token" => {
+            "Tokens do not tell who came later, so that nothing that compares them can keep the \
+             earlier one out."
+        }
+        "mutual-exclusion" | "lease-overlap" => {
+            "Two held the lock at once, each believing that it was alone."
+        }
+        "dual-leader" | "dual-leader-effect" => {
+            "Two nodes led at once. Whoever was still connected to the old one was answered by a \
+             leader that was none."
+        }
+        "stale-read-under-lease" => {
+            "A read returned the past: what had been acknowledged before it began was not in it."
+        }
+        "duplicate-apply" => "What was asked for once was done twice.",
+        "overclaimed-lease" => {
+            "A client held its lease for valid when it was certainly over, and acted on it."
+        }
         "crash" => "A node crashed by itself, not by a fault that was injected.",
         _ => return None,
     })
+}
+
+/// What a measured length of time is of.
+pub(crate) fn measure(name: &str) -> &'static str {
+    match name {
+        "two_leaders_window" => {
+            "from the first call a new leader served to the last its predecessor did"
+        }
+        "two_leaders_believed_window" => "two nodes held themselves for leaders at once",
+        "acknowledged_then_refused_window" => {
+            "the old leader acknowledged writes that the resource then refused"
+        }
+        "lost_acknowledgements_window" => {
+            "from the first to the last acknowledgement of what is gone"
+        }
+        "takeover_to_first_refusal" => "from a takeover to the old leader's first refused write",
+        "takeover_to_step_down" => "from a takeover to when the old leader stepped down",
+        "lease_handover_margin" => {
+            "left between the end of a lease, as its holder reckons, and the next holder's begin: \
+             so much more pause or skew would have broken it"
+        }
+        "stale-token-after-newer-grant" => {
+            "a write was accepted so long after a newer token had been granted"
+        }
+        "stale-read-under-lease" => {
+            "a read missed what had been acknowledged so long before it began"
+        }
+        "dual-leader-effect" => "a deposed leader served so long after its successor had",
+        "dual-leader" => "two leaders served in turns for so long",
+        "overclaimed-lease" => "a lease was taken for valid so long after its end",
+        "mutual-exclusion" | "lease-overlap" => "two held it at once for so long",
+        "lost-notification" => "a grant was renewed so long after its end",
+        _ => "",
+    }
 }

@@ -9,6 +9,7 @@ mod around;
 mod call_text;
 mod compressed_time;
 mod counts;
+mod distribution;
 mod fault_text;
 mod glossary;
 mod html;
@@ -20,6 +21,7 @@ mod markdown;
 mod phrase;
 mod plan;
 mod plot;
+mod protections;
 mod report;
 mod results;
 mod run;
@@ -28,10 +30,12 @@ mod terminal;
 mod witness;
 
 pub use counts::{Counts, Tally};
+pub use distribution::Distribution;
 pub use plan::{
     Claim, ClusterPlan, Environment, FaultPlan, Host, Limits, Load, PLAN_SCHEMA, Plan, PlannedNode,
     SystemPlan, WorkloadPlan,
 };
+pub use protections::{Cell, Outcome, ProtectionTable, RunLink};
 pub use report::Report;
 pub use results::{RESULTS_SCHEMA, Results, RunName};
 pub use run::{Check, Ending, File, Interest, LogExcerpt, LogLine, Run, window_of_interest};

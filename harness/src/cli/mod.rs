@@ -9,6 +9,7 @@ mod heal;
 mod lab;
 mod list;
 mod output;
+mod protections;
 mod report;
 mod run;
 mod run_log;
@@ -49,6 +50,7 @@ enum Command {
     Report(report::Args),
     List(list::Args),
     Doctor(doctor::Args),
+    Protections(protections::Args),
     Lab(lab::Args),
     Heal(heal::Args),
     Convert(convert::Args),
@@ -96,6 +98,7 @@ pub fn main() -> ExitCode {
         Command::Report(args) => report::main(&args),
         Command::List(args) => list::main(&args),
         Command::Doctor(args) => doctor::main(&args),
+        Command::Protections(args) => protections::main(&args),
         Command::Lab(args) => lab::main(args),
         Command::Heal(args) => heal::main(&args),
         Command::Convert(args) => convert::main(&args),

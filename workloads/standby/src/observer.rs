@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 use tokio::task::JoinSet;
-use tokio::time::sleep;
+use tokio::time::{sleep, timeout};
 
 use crate::clock::wall_ns;
 use crate::journal::{self, Journal};
@@ -187,13 +187,19 @@ impl Observer {
         }
         let mut prepared = Vec::new();
         let mut newest = 0;
-        while let Some(Ok((peer, reply))) = asked.join_next().await {
+        // A majority is enough, for it has everything a majority ever had. The others are waited for a
+        // moment only: each moment is one without a leader.
+        let mut wait = CALL_LIMIT;
+        while let Ok(Some(Ok((peer, reply)))) = timeout(wait, asked.join_next()).await {
             match reply {
                 Ok(Reply::Status { last_term, last_index, .. }) => {
                     prepared.push(((last_term, last_index), peer));
                 }
                 Ok(Reply::Stale { token }) => newest = newest.max(token),
                 _ => {}
+            }
+            if prepared.len() >= self.config.majority() {
+                wait = self.config.heartbeat() / 4;
             }
         }
         if newest > token {

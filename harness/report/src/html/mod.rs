@@ -6,6 +6,7 @@ mod around;
 mod checks;
 mod faults;
 mod headline;
+mod measures;
 mod overview;
 mod proof;
 mod strength;
@@ -17,10 +18,10 @@ use crate::strength::Grade;
 use crate::witness::Witness;
 use crate::{Report, phrase};
 
-const STYLE: &str = include_str!("style.css");
+pub(crate) const STYLE: &str = include_str!("style.css");
 
 /// Nothing may be loaded and nothing may run, whatever ends up in the page.
-const POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'; img-src data:";
+pub(crate) const POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'; img-src data:";
 
 impl Report<'_> {
     /// The bytes of `report.html`. Its size is bounded, whatever the size of the history.
@@ -79,6 +80,7 @@ impl Report<'_> {
             }
             (self.html_logs())
             (self.html_overview())
+            (self.html_measures())
             (self.html_faults())
             (self.html_checks())
             (self.html_again(witness))
