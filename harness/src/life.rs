@@ -12,7 +12,9 @@ use std::time::{Duration, Instant};
 use deposed_checkers::Verdict;
 use deposed_core::{FaultContext, System};
 use deposed_history::Header;
-use deposed_nemeses::{Journal, LaneOptions, LaneSpec, heal_all, heal_run, lanes};
+use deposed_nemeses::{
+    Injection, Injections, Journal, LaneOptions, LaneSpec, heal_all, heal_run, lanes,
+};
 use deposed_report::{Ending, Environment, Host, Line, Plan};
 use deposed_workloads::Workload;
 
@@ -50,6 +52,8 @@ pub struct Resolved {
     pub nodes: Vec<NodeSpec>,
     /// Faults.
     pub lanes: Vec<LaneSpec>,
+    /// What they are to repeat, instead of drawing from the seed.
+    pub repeat: Option<Vec<Injection>>,
     /// What clients do.
     pub workload: Box<dyn Workload>,
     /// What is tested.
@@ -223,6 +227,9 @@ async fn perform(
         time_limit: Some(settings.time_limit),
         seed: settings.seed,
         journal,
+        injections: Injections::create(&folder.file(Injections::NAME))
+            .map_err(|error| infrastructure(&error))?,
+        repeat: resolved.repeat.clone(),
     };
     let cx = FaultContext { cluster: rig.cluster.clone(), system: Arc::clone(system) };
     let lanes =

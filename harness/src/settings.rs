@@ -1,6 +1,7 @@
 //! What a user may decide of a run. A plan holds it too, so that a run can be repeated.
 
 use std::collections::BTreeMap;
+use std::path::PathBuf;
 use std::time::Duration;
 
 use chrono::{DateTime, Utc};
@@ -33,6 +34,8 @@ pub struct Settings {
     pub values: Option<u32>,
     /// Fault lanes, as for `--faults`.
     pub faults: String,
+    /// The schedule of an earlier run that is to be repeated: a file.
+    pub schedule: Option<PathBuf>,
     /// How often each fault must be proven for the run to count as a test.
     pub required: BTreeMap<String, u64>,
     /// How often and how long.
@@ -68,6 +71,7 @@ impl Settings {
             ops_per_key: 300,
             values: None,
             faults: "partition,kill,pause".into(),
+            schedule: None,
             required: BTreeMap::new(),
             timing: Timing::default(),
             concurrency: None,
@@ -103,6 +107,7 @@ impl Settings {
             }
         }
         settings.faults = plan.faults.lanes.join(",");
+        settings.schedule = plan.faults.schedule.as_ref().map(PathBuf::from);
         settings.required.clone_from(&plan.faults.required);
         settings.timing.every = Duration::from_millis(plan.faults.interval_ms);
         for (name, value) in &plan.faults.options {
@@ -180,6 +185,7 @@ impl Settings {
                     ("hold_ms".to_owned(), millis(self.timing.hold).to_string()),
                     ("quiet_ms".to_owned(), millis(self.timing.quiet).to_string()),
                 ]),
+                schedule: self.schedule.as_ref().map(|path| path.display().to_string()),
                 required: self.required.clone(),
             },
             cluster: ClusterPlan {
@@ -260,6 +266,7 @@ mod tests {
         settings.concurrency = Some(12);
         settings.faults = "kill:all,pause".into();
         settings.required.insert("pause".into(), 3);
+        settings.schedule = Some("/runs/3eb8da/schedule.jsonl".into());
         settings.timing.hold = Duration::from_millis(1500);
         settings.rate = None;
         let plan = settings.plan(Occasion {

@@ -12,10 +12,11 @@ use deposed_core::{
 use deposed_history::{FaultAction, FaultEvent, Sighting, Value};
 use rand::SeedableRng;
 use rand_chacha::ChaCha8Rng;
-use tokio::time::{Instant, sleep};
+use tokio::time::{Instant, sleep, sleep_until};
 
 use crate::agents::Agents;
 use crate::claims::Claims;
+use crate::injections::{Injection, Injections};
 use crate::journal::{Entry, Journal, Undo};
 use crate::schedule::{Schedule, Timing};
 use crate::spec::LaneSpec;
@@ -39,6 +40,10 @@ pub struct LaneOptions {
     pub seed: u64,
     /// Where undos are written before anything is applied.
     pub journal: Journal,
+    /// Where injections are written down, so that they can be repeated.
+    pub injections: Injections,
+    /// The injections of an earlier run, to be repeated instead of drawing any.
+    pub repeat: Option<Vec<Injection>>,
 }
 
 /// Makes the lanes of a run and lets every fault look at the nodes. Call it before the run, then
@@ -71,6 +76,9 @@ pub async fn lanes(
         let mut rng = ChaCha8Rng::seed_from_u64(options.seed);
         rng.set_stream(u64::from(number) + 1);
         let schedule = Schedule::new(options.timing, number, count, options.time_limit);
+        let repeat = options.repeat.as_ref().map(|injections| {
+            injections.iter().filter(|injection| injection.lane == spec.text).cloned().collect()
+        });
         lanes.push(Box::new(FaultLane {
             text: spec.text.clone(),
             nemesis,
@@ -78,6 +86,9 @@ pub async fn lanes(
             rng,
             cx: cx.clone(),
             journal: options.journal.clone(),
+            injections: options.injections.clone(),
+            repeat,
+            start: Instant::now(),
             ids: Arc::clone(&ids),
             open: None,
         }));
@@ -101,6 +112,11 @@ struct FaultLane {
     rng: ChaCha8Rng,
     cx: FaultContext,
     journal: Journal,
+    injections: Injections,
+    /// What is to be repeated, if anything is.
+    repeat: Option<Vec<Injection>>,
+    /// When it began to be driven.
+    start: Instant,
     /// The next injection of any lane.
     ids: Arc<AtomicU64>,
     /// The injection in force, or one that resists healing.
@@ -148,9 +164,19 @@ impl FaultLane {
         }
     }
 
-    /// One injection, from choice to healing. Returns whether there was anything to hit.
-    async fn episode(&mut self, recorder: &mut Recorder, stop: &mut Stop) -> bool {
-        let chosen = self.nemesis.choose(&self.cx, &mut self.rng).await;
+    /// One injection, from choice to healing, drawn or as it was in an earlier run. Returns whether
+    /// there was anything to hit.
+    async fn episode(
+        &mut self,
+        earlier: Option<&Injection>,
+        recorder: &mut Recorder,
+        stop: &mut Stop,
+    ) -> bool {
+        let at = self.start.elapsed();
+        let chosen = match earlier {
+            None => self.nemesis.choose(&self.cx, &mut self.rng).await,
+            Some(earlier) => self.nemesis.repeat(&self.cx, &earlier.choice).await,
+        };
         let id = self.ids.fetch_add(1, Ordering::Relaxed);
         recorder.record(self.event(id, FaultAction::Inject, chosen.as_ref().ok())).await;
         let choice = match chosen {
@@ -162,7 +188,19 @@ impl FaultLane {
                 return false;
             }
         };
-        let hold = self.schedule.hold(&mut self.rng);
+        let hold = match earlier {
+            None => self.schedule.hold(&mut self.rng),
+            Some(earlier) => Duration::from_millis(earlier.hold_ms),
+        };
+        let injection = Injection {
+            at_ms: at.as_millis() as u64,
+            hold_ms: hold.as_millis() as u64,
+            lane: self.text.clone(),
+            choice: choice.clone(),
+        };
+        if let Err(error) = self.injections.append(&injection) {
+            tracing::warn!(id, %error, "an injection cannot be written down to be repeated");
+        }
         let name = format!("{}-{id}", self.nemesis.fault());
         self.open = Some(Open { id, choice: choice.clone(), name: name.clone() });
         if recorder.refused.is_none() {
@@ -170,6 +208,42 @@ impl FaultLane {
         }
         self.mend(recorder, HEAL_TRIES).await;
         true
+    }
+
+    /// Injects again and again, as the seed has it, until the run is over.
+    async fn draw(&mut self, recorder: &mut Recorder, stop: &mut Stop) {
+        let mut wait = self.schedule.first();
+        while recorder.refused.is_none() {
+            tokio::select! {
+                () = sleep(wait) => {}
+                () = stop.wait() => return,
+            }
+            if !self.schedule.fits(self.start.elapsed()) {
+                return stop.wait().await;
+            }
+            self.mend(recorder, 1).await;
+            if self.open.is_none() && !self.episode(None, recorder, stop).await {
+                wait = self.schedule.retry();
+                continue;
+            }
+            wait = self.schedule.pause(&mut self.rng);
+        }
+    }
+
+    /// Injects what an earlier run did, when it did, and waits until the run is over. One that comes
+    /// due while another resists healing is left out.
+    async fn redo(&mut self, earlier: &[Injection], recorder: &mut Recorder, stop: &mut Stop) {
+        for injection in earlier {
+            tokio::select! {
+                () = sleep_until(self.start + Duration::from_millis(injection.at_ms)) => {}
+                () = stop.wait() => return,
+            }
+            self.mend(recorder, 1).await;
+            if self.open.is_none() && recorder.refused.is_none() {
+                self.episode(Some(injection), recorder, stop).await;
+            }
+        }
+        stop.wait().await;
     }
 
     /// Writes the undo down, applies the fault, and holds it until its time is over or the run is.
@@ -208,7 +282,7 @@ impl FaultLane {
             return;
         }
         tokio::select! {
-            () = tokio::time::sleep_until(until) => {}
+            () = sleep_until(until) => {}
             () = stop.wait() => {}
         }
         let seen = sighting(self.nemesis.evidence(&self.cx, choice, name).await);
@@ -253,25 +327,12 @@ impl Lane for FaultLane {
         events: EventSender,
         mut stop: Stop,
     ) -> Result<(), FaultError> {
-        let start = Instant::now();
+        self.start = Instant::now();
         let mut recorder = Recorder { events, refused: None };
         recorder.record(self.event(0, FaultAction::Plan, None)).await;
-        let mut wait = self.schedule.first();
-        while recorder.refused.is_none() {
-            tokio::select! {
-                () = sleep(wait) => {}
-                () = stop.wait() => break,
-            }
-            if !self.schedule.fits(start.elapsed()) {
-                stop.wait().await;
-                break;
-            }
-            self.mend(&mut recorder, 1).await;
-            if self.open.is_none() && !self.episode(&mut recorder, &mut stop).await {
-                wait = self.schedule.retry();
-                continue;
-            }
-            wait = self.schedule.pause(&mut self.rng);
+        match self.repeat.take() {
+            None => self.draw(&mut recorder, &mut stop).await,
+            Some(injections) => self.redo(&injections, &mut recorder, &mut stop).await,
         }
         self.mend(&mut recorder, LAST_HEAL_TRIES).await;
         match self.open {

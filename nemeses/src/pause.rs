@@ -67,6 +67,10 @@ impl Nemesis for Pause {
         processes::choose(cx, self.target.as_ref(), &self.claims, rng).await
     }
 
+    async fn repeat(&mut self, cx: &FaultContext, earlier: &Choice) -> Result<Choice, FaultError> {
+        processes::repeat(cx, earlier, &self.claims).await
+    }
+
     fn undo(&self, _cx: &FaultContext, choice: &Choice) -> Vec<(String, String)> {
         let Ok(prey) = Prey::read(choice) else { return Vec::new() };
         let resume = |(node, processes): (String, Vec<_>)| {

@@ -9,6 +9,7 @@ use std::fmt::Write as _;
 use std::sync::Arc;
 
 use deposed_core::{Choice, FaultContext, FaultError, Process, ProcessControl};
+use rand::SeedableRng;
 use rand_chacha::ChaCha8Rng;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
@@ -86,6 +87,19 @@ pub(crate) async fn choose(
     }
     let nodes = processes.keys().cloned().collect();
     Ok(Choice { nodes, what: json!(Prey { target: target.word(), processes }) })
+}
+
+/// Chooses the nodes of an earlier choice, and what runs there now.
+pub(crate) async fn repeat(
+    cx: &FaultContext,
+    earlier: &Choice,
+    claims: &Claims,
+) -> Result<Choice, FaultError> {
+    let target = Target::Nodes(earlier.nodes.clone());
+    // Named nodes leave nothing to the seed.
+    let mut choice = choose(cx, Some(&target), claims, &mut ChaCha8Rng::seed_from_u64(0)).await?;
+    choice.what["target"] = earlier.what["target"].clone();
+    Ok(choice)
 }
 
 /// What runs on each of some nodes; nodes where nothing does are absent.

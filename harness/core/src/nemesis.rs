@@ -87,6 +87,12 @@ pub trait Nemesis: Send {
         rng: &mut rand_chacha::ChaCha8Rng,
     ) -> Result<Choice, FaultError>;
 
+    /// Chooses what an earlier injection chose, for a run that repeats another. The nodes are the
+    /// same; what was only true then, such as process ids, is looked up anew.
+    async fn repeat(&mut self, _cx: &FaultContext, earlier: &Choice) -> Result<Choice, FaultError> {
+        Ok(earlier.clone())
+    }
+
     /// How to undo `choice`: idempotent shell scripts, by node. Recorded before the fault is
     /// applied, so that it can be undone without this process.
     fn undo(&self, cx: &FaultContext, choice: &Choice) -> Vec<(String, String)>;

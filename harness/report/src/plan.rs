@@ -97,6 +97,9 @@ pub struct FaultPlan {
     /// Other options of the schedule and of the faults.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub options: BTreeMap<String, String>,
+    /// The schedule of an earlier run that is repeated, instead of drawing one from the seed: a file.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub schedule: Option<String>,
     /// How often each fault must be proven for the run to count as a test.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub required: BTreeMap<String, u64>,

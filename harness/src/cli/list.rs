@@ -3,6 +3,7 @@
 use std::fmt::Write as _;
 
 use deposed_checkers::Claims;
+use deposed_nemeses::{KINDS, Preset};
 use deposed_workloads::{systems, workloads};
 
 use super::{Failure, out};
@@ -75,12 +76,20 @@ fn workloads_text() -> String {
 
 fn faults_text() -> String {
     let mut text = String::from("faults (--faults FAULT[:TARGET],…)\n");
-    for kind in &deposed_nemeses::KINDS {
+    for kind in &KINDS {
         let _ = writeln!(text, "  {:<14} {}", kind.name, kind.about);
         for (word, about) in kind.words {
             let _ = writeln!(text, "  {:<14}   :{word:<16} {about}", "");
         }
         let _ = writeln!(text, "  {:<14}   :{:<16} these nodes", "", "n1+n2");
+    }
+    text += "faults under one name (--faults NAME)\n";
+    for preset in &Preset::ALL {
+        let _ = writeln!(text, "  {:<14} {}", preset.name, preset.about);
+        let timing = preset.timing;
+        let (every, hold) = (timing.every.as_secs(), timing.hold.as_secs());
+        let _ =
+            writeln!(text, "  {:<14}   {}, every {every} s, held {hold} s", "", preset.faults());
     }
     text
 }

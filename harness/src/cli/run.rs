@@ -1,6 +1,7 @@
 //! `deposed run SYSTEM`: from flags to an exit code.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -10,7 +11,7 @@ use deposed_checkers::Claims;
 use deposed_core::{Node, System};
 use deposed_lab::packages::{self, Requirement};
 use deposed_lab::{Hub, Lab, LabSpec, MAX_NODES};
-use deposed_nemeses::{LaneSpec, parse};
+use deposed_nemeses::{Injection, Injections, LaneSpec, Preset, parse};
 use deposed_report::{Ending, Plan};
 use deposed_workloads::{LoadError, Workload, load_system, workload, workloads};
 
@@ -86,9 +87,15 @@ struct Choices {
     #[arg(long)]
     workload: Option<String>,
 
-    /// FAULT[:TARGET],… or none: see `deposed list` [default: partition,kill,pause]
+    /// FAULT[:TARGET],…, or one of storm, calm, leader-hunt, none: see `deposed list` [default:
+    /// partition,kill,pause]
     #[arg(long)]
     faults: Option<String>,
+
+    /// Inject what an earlier run injected, when it did and into the same nodes: its folder, id,
+    /// `latest`, or a schedule.jsonl
+    #[arg(long, value_name = "RUN|FILE", conflicts_with_all = ["faults", "fault_every", "fault_hold"])]
+    schedule: Option<PathBuf>,
 
     /// FAULT:N,…: a run in which a fault was proven less often than N times is no test of the store,
     /// and its verdict unknown [default: each once]
@@ -193,7 +200,12 @@ impl Choices {
             }
         }
         set(&mut settings.workload, self.workload);
-        set(&mut settings.faults, self.faults);
+        if let Some(preset) = self.faults.as_deref().and_then(Preset::named) {
+            settings.faults = preset.faults();
+            settings.timing = preset.timing;
+        } else {
+            set(&mut settings.faults, self.faults);
+        }
         set(&mut settings.time_limit, self.time);
         set(&mut settings.rate, self.rate.map(|Rate(rate)| rate));
         set(&mut settings.op_deadline, self.op_deadline);
@@ -229,7 +241,14 @@ fn load_failure(error: LoadError) -> Failure {
 
 pub(super) fn main(args: Args) -> Result<u8, Failure> {
     let repeated = repeated(&args)?;
-    let settings = settings(&args, repeated.as_ref())?;
+    let mut settings = settings(&args, repeated.as_ref())?;
+    let injections = match &settings.schedule {
+        Some(path) => Some(schedule(path)?),
+        None => None,
+    };
+    if let Some(injections) = &injections {
+        settings.faults = Injections::lanes(injections);
+    }
     let workload = find_workload(&settings.workload)?;
     if args.cluster.name_a_cluster() {
         let inventory = args.cluster.inventory(&Surroundings::here()).map_err(Failure::usage)?;
@@ -237,7 +256,7 @@ pub(super) fn main(args: Args) -> Result<u8, Failure> {
             note(line);
         }
         let origin = args.cluster.origin();
-        return on_cluster(&args, settings, workload, inventory, origin);
+        return on_cluster(&args, settings, injections, workload, inventory, origin);
     }
     if args.keep != Keep::Never {
         let advice = "the lab of a run ends with it, so there is nothing to --keep: use \
@@ -253,7 +272,7 @@ pub(super) fn main(args: Args) -> Result<u8, Failure> {
         }
         nodes = nodes.or(u8::try_from(plan.cluster.nodes.len()).ok());
     }
-    in_a_lab(&args, settings, workload, nodes)
+    in_a_lab(&args, settings, injections, workload, nodes)
 }
 
 /// The plan that is to be repeated, if one is.
@@ -277,7 +296,34 @@ fn settings(args: &Args, repeated: Option<&Plan>) -> Result<Settings, Failure> {
         }
     };
     args.choices.clone().apply(&mut settings);
+    if let Some(named) = &args.choices.schedule {
+        let path = if named.is_file() {
+            named.clone()
+        } else {
+            RunFolder::find(&args.results.results, &named.to_string_lossy())
+                .map_err(Failure::nothing_selected)?
+                .file(Injections::NAME)
+        };
+        settings.schedule = Some(std::path::absolute(&path).unwrap_or(path));
+    } else if args.choices.faults.is_some() {
+        // Other faults than those of a plan are not on its schedule.
+        settings.schedule = None;
+    }
     Ok(settings)
+}
+
+/// The injections of an earlier run.
+fn schedule(path: &Path) -> Result<Vec<Injection>, Failure> {
+    let text = std::fs::read_to_string(path)
+        .with_context(|| format!("read the schedule {}", path.display()))
+        .map_err(Failure::usage)?;
+    let injections = Injections::parse(&text).map_err(|mistakes| {
+        Failure::usage(anyhow!("{} is no schedule:\n  {}", path.display(), mistakes.join("\n  ")))
+    })?;
+    if injections.is_empty() {
+        return Err(Failure::usage(anyhow!("{}: nothing was injected", path.display())));
+    }
+    Ok(injections)
 }
 
 fn find_workload(name: &str) -> Result<Box<dyn Workload>, Failure> {
@@ -294,12 +340,13 @@ fn find_workload(name: &str) -> Result<Box<dyn Workload>, Failure> {
 fn on_cluster(
     args: &Args,
     settings: Settings,
+    injections: Option<Vec<Injection>>,
     workload: Box<dyn Workload>,
     inventory: Inventory,
     origin: String,
 ) -> Result<u8, Failure> {
     let nodes: Vec<Node> = inventory.nodes.iter().map(|spec| spec.node.clone()).collect();
-    let chosen = choose(args, &settings, &*workload, &nodes)?;
+    let chosen = choose(args, &settings, injections, &*workload, &nodes)?;
     start(args, settings, workload, chosen, inventory.nodes, origin)
 }
 
@@ -307,13 +354,14 @@ fn on_cluster(
 fn in_a_lab(
     args: &Args,
     settings: Settings,
+    injections: Option<Vec<Injection>>,
     workload: Box<dyn Workload>,
     nodes: Option<u8>,
 ) -> Result<u8, Failure> {
     let mut spec = LabSpec::default();
     spec.nodes = nodes.unwrap_or(spec.nodes);
     let nodes: Vec<Node> = (1..=spec.nodes).map(lab_node).collect();
-    let chosen = choose(args, &settings, &*workload, &nodes)?;
+    let chosen = choose(args, &settings, injections, &*workload, &nodes)?;
 
     let mut needed = packages::lab_requirements(&spec);
     needed.extend(requirements(&settings.system)?);
@@ -339,12 +387,14 @@ struct Chosen {
     claims: BTreeMap<String, String>,
     guarantees: Claims,
     lanes: Vec<LaneSpec>,
+    repeat: Option<Vec<Injection>>,
 }
 
 /// Resolves system and faults. Nothing is touched, and every mistake is told at once.
 fn choose(
     args: &Args,
     settings: &Settings,
+    repeat: Option<Vec<Injection>>,
     workload: &dyn Workload,
     nodes: &[Node],
 ) -> Result<Chosen, Failure> {
@@ -354,6 +404,17 @@ fn choose(
         mistakes.extend(wrong.iter().map(|mistake| format!("--faults: {mistake}")));
         Vec::new()
     });
+    let touched: BTreeSet<&String> =
+        repeat.iter().flatten().flat_map(|i| &i.choice.nodes).collect();
+    let strangers: Vec<&str> =
+        touched.into_iter().filter(|node| !names.contains(node)).map(String::as_str).collect();
+    if !strangers.is_empty() {
+        mistakes.push(format!(
+            "--schedule: it hits {}, and the nodes here are {}",
+            strangers.join(", "),
+            names.join(", ")
+        ));
+    }
     for fault in settings.required.keys() {
         // Lanes that were mistaken are told already.
         if mistakes.is_empty() && !lanes.iter().any(|lane| lane.kind.name == fault) {
@@ -389,7 +450,7 @@ fn choose(
         Some(system) if mistakes.is_empty() => {
             let (options, claims) = (system.options().clone(), system.summary().claims.clone());
             let guarantees = *system.guarantees();
-            Ok(Chosen { options, claims, guarantees, system: Arc::new(system), lanes })
+            Ok(Chosen { options, claims, guarantees, system: Arc::new(system), lanes, repeat })
         }
         _ => Err(Failure::usage(anyhow!(mistakes.join("\n  ")))),
     }
@@ -444,6 +505,7 @@ fn start(
         plan,
         nodes,
         lanes: chosen.lanes,
+        repeat: chosen.repeat,
         workload,
         system: chosen.system,
         folder: folder.clone(),

@@ -1,10 +1,16 @@
 //! Processes stand still: SIGSTOP, undone by SIGCONT.
 
+use std::time::{Duration, Instant};
+
 use nix::sys::signal::Signal;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
 use crate::{Home, Look, Primitive, Process, Result, Sight};
+
+/// How long threads may take to stop, and how often that is looked at.
+const SETTLE_MAX: Duration = Duration::from_secs(2);
+const SETTLE_EVERY: Duration = Duration::from_millis(1);
 
 /// Stops these processes, and with a leader its whole group.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -28,7 +34,14 @@ impl Primitive for Stop {
     }
 
     fn apply(&self, undo: &Stopped) -> Result<()> {
-        undo.processes.iter().try_for_each(|process| process.signal(Signal::SIGSTOP))
+        undo.processes.iter().try_for_each(|process| process.signal(Signal::SIGSTOP))?;
+        // A thread in the kernel stops only when it leaves it. Who does not in time is seen to run.
+        let patience = Instant::now() + SETTLE_MAX;
+        let runs = |process: &Process| process.look() == Look::Running;
+        while undo.processes.iter().any(runs) && Instant::now() < patience {
+            std::thread::sleep(SETTLE_EVERY);
+        }
+        Ok(())
     }
 
     fn prove(&self, _undo: &Stopped) -> Result<Sight> {

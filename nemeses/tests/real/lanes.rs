@@ -5,7 +5,9 @@ use std::time::{Duration, Instant};
 
 use deposed_core::{EventSender, FaultContext, FaultError, NotRecorded, Stop};
 use deposed_history::{Coverage, Effect, Header, History, Op, Process, coverage, episodes};
-use deposed_nemeses::{Journal, LaneOptions, Timing, heal_all, heal_run, lanes, parse, pending};
+use deposed_nemeses::{
+    Injection, Injections, Journal, LaneOptions, Timing, heal_all, heal_run, lanes, parse, pending,
+};
 use tempfile::TempDir;
 
 use crate::namespaces::Namespaces;
@@ -20,15 +22,30 @@ struct Run {
     events: Arc<Mutex<Vec<Op>>>,
     /// How many events may be recorded.
     room: usize,
+    /// What is to be repeated, if anything is.
+    repeat: Option<Vec<Injection>>,
 }
 
 impl Run {
     fn new() -> Self {
-        Self { folder: tempfile::tempdir().unwrap(), events: Arc::default(), room: usize::MAX }
+        Self {
+            folder: tempfile::tempdir().unwrap(),
+            events: Arc::default(),
+            room: usize::MAX,
+            repeat: None,
+        }
     }
 
     fn journal(&self) -> std::path::PathBuf {
         self.folder.path().join(Journal::NAME)
+    }
+
+    fn schedule(&self) -> std::path::PathBuf {
+        self.folder.path().join(Injections::NAME)
+    }
+
+    fn injections(&self) -> Vec<Injection> {
+        Injections::parse(&std::fs::read_to_string(self.schedule()).unwrap()).unwrap()
     }
 
     fn history(&self) -> History {
@@ -64,6 +81,8 @@ impl Run {
             time_limit: Some(time),
             seed: 11,
             journal: Journal::open(&self.journal()).unwrap(),
+            injections: Injections::create(&self.schedule()).unwrap(),
+            repeat: self.repeat.clone(),
         };
         let specs = parse(faults, &names).unwrap();
         let (stop_sender, stop) = Stop::channel();
@@ -106,6 +125,39 @@ async fn three_lanes_prove_and_heal_everything() {
     }
     assert!(pending(&run.journal()).unwrap().is_empty());
     assert_eq!(net.everywhere(STATE), before);
+}
+
+/// A run that repeats another injects the same into the same nodes, no earlier than it did and as
+/// long; pids are those of now.
+#[tokio::test]
+async fn a_schedule_is_repeated() {
+    let net = Namespaces::new(3);
+    let cx = store::running(&net).await;
+    let (faults, time) = ("partition,pause:one,kill:one", Duration::from_secs(6));
+    let first = Run::new();
+    first.drive(&cx, faults, time, |_| {}).await;
+    let earlier = first.injections();
+    assert!(earlier.len() >= 3, "{earlier:?}");
+    let run = Run { repeat: Some(earlier.clone()), ..Run::new() };
+    let results = run.drive(&cx, &Injections::lanes(&earlier), time, |_| {}).await;
+    assert!(results.iter().all(Result::is_ok), "{results:?}");
+    let again = run.injections();
+    // The last may come due when the run is just over.
+    assert!(again.len() >= 3 && again.len() + 3 >= earlier.len(), "{again:?}");
+    for injection in &again {
+        let same = earlier.iter().filter(|earlier| earlier.lane == injection.lane);
+        let same = same.min_by_key(|earlier| earlier.at_ms.abs_diff(injection.at_ms)).unwrap();
+        assert!(injection.at_ms >= same.at_ms, "{injection:?} {same:?}");
+        assert_eq!(
+            (injection.hold_ms, &injection.choice.nodes),
+            (same.hold_ms, &same.choice.nodes)
+        );
+        if injection.lane == "partition" {
+            assert_eq!(injection.choice, same.choice);
+        }
+    }
+    let proven = coverage(&run.history()).values().map(|seen| seen.proven).sum::<u64>();
+    assert_eq!(proven as usize, again.len());
 }
 
 /// A node that is lost while a fault holds it: the fault is doubted, the lane says that it may
@@ -174,6 +226,8 @@ async fn a_stop_heals_at_once() {
         time_limit: None,
         seed: 1,
         journal: Journal::open(&run.journal()).unwrap(),
+        injections: Injections::create(&run.schedule()).unwrap(),
+        repeat: None,
     };
     let specs = parse("pause:all", &net.names()).unwrap();
     let lane = lanes(&specs, &cx, &options).await.unwrap().remove(0);
