@@ -71,6 +71,28 @@ impl Budget {
     pub fn release(&self, bytes: u64) {
         self.memory_used.fetch_sub(bytes, Ordering::Relaxed);
     }
+
+    /// Takes `bytes` from the memory budget until what is returned is dropped.
+    ///
+    /// # Errors
+    /// If they are not left.
+    pub(crate) fn hold(&self, bytes: u64) -> Result<Held, Exhausted> {
+        self.reserve(bytes)?;
+        Ok(Held { memory_used: self.memory_used.clone(), bytes })
+    }
+}
+
+/// Memory taken from a [`Budget`], given back when this is dropped.
+#[derive(Debug)]
+pub(crate) struct Held {
+    memory_used: Arc<AtomicU64>,
+    bytes: u64,
+}
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        self.memory_used.fetch_sub(self.bytes, Ordering::Relaxed);
+    }
 }
 
 impl fmt::Debug for Budget {

@@ -11,6 +11,7 @@ mod durability;
 pub mod fencing;
 pub mod linearizable;
 mod log_patterns;
+mod parallel;
 mod registry;
 mod staleness;
 mod stats;

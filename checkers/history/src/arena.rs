@@ -177,6 +177,12 @@ impl Arena {
         &self.cells[start..start + len]
     }
 
+    /// The elements, if it is a list.
+    #[inline]
+    pub(crate) fn list_of(&self, cell: Cell) -> Option<&[Cell]> {
+        matches!(cell.tag(), LIST | LONG_LIST).then(|| self.slice(cell))
+    }
+
     /// The two elements, if it is a list of two.
     #[inline]
     pub(crate) fn pair(&self, cell: Cell) -> Option<(Cell, Cell)> {

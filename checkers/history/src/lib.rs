@@ -38,4 +38,4 @@ pub use strings::Symbol;
 pub use validate::{Rules, validate};
 pub use value::Value;
 pub use view::{ListRef, MapRef, ValueRef};
-pub use word::Word;
+pub use word::{Word, Words};

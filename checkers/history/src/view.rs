@@ -62,7 +62,8 @@ impl<'h> ListRef<'h> {
         let Some(head) = self.items.get(..prefix.items.len()) else { return false };
         // Equal cells of one arena are equal values, and mostly that decides.
         let same_arena = std::ptr::eq(self.arena, prefix.arena);
-        same_arena && head == prefix.items
+        std::ptr::eq(head, prefix.items)
+            || same_arena && head == prefix.items
             || head
                 .iter()
                 .zip(prefix.items)

@@ -1,12 +1,42 @@
 //! A value inside a history as one machine word, for code that looks at millions of them.
 
 use crate::arena::Cell;
-use crate::{History, OpRef, ValueRef};
+use crate::{History, ListRef, OpRef, Symbol, ValueRef};
 
 /// A value of one history in one word: copied freely, and told apart without being looked at where
 /// it is a small whole number or nil. [`History::view`] shows what it is.
-#[derive(Debug, Clone, Copy)]
+///
+/// Equal words of one history are equal values; the reverse does not hold for lists.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Word(Cell);
+
+/// The elements of a list, as words.
+#[derive(Debug, Clone, Copy)]
+pub struct Words<'h>(&'h [Cell]);
+
+impl<'h> Words<'h> {
+    /// How many.
+    pub const fn len(self) -> usize {
+        self.0.len()
+    }
+
+    /// Whether there are none.
+    pub const fn is_empty(self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// The one at a position.
+    #[inline]
+    pub fn get(self, position: usize) -> Option<Word> {
+        self.0.get(position).copied().map(Word)
+    }
+
+    /// The elements in order.
+    #[inline]
+    pub fn iter(self) -> impl ExactSizeIterator<Item = Word> + DoubleEndedIterator + 'h {
+        self.0.iter().copied().map(Word)
+    }
+}
 
 impl Word {
     /// Nothing.
@@ -23,6 +53,20 @@ impl Word {
     pub const fn small_int(self) -> Option<i64> {
         self.0.small_int()
     }
+
+    /// The text of a string or keyword, as a number.
+    #[inline]
+    pub const fn symbol(self) -> Option<Symbol> {
+        self.0.symbol()
+    }
+}
+
+impl<'h> ListRef<'h> {
+    /// The elements, as words.
+    #[inline]
+    pub const fn words(self) -> Words<'h> {
+        Words(self.items)
+    }
 }
 
 impl OpRef<'_> {
@@ -37,6 +81,12 @@ impl History {
     /// What a word of this history stands for.
     pub fn view(&self, word: Word) -> ValueRef<'_> {
         self.arena().view(word.0)
+    }
+
+    /// The elements, if it is a list.
+    #[inline]
+    pub fn word_list(&self, word: Word) -> Option<Words<'_>> {
+        self.arena().list_of(word.0).map(Words)
     }
 
     /// The two elements, if it is a list of two.
@@ -65,5 +115,10 @@ mod tests {
         assert_eq!(history.view(word(1)).as_int(), Some(i64::MAX));
         assert!(word(2).is_nil() && !word(1).is_nil());
         assert!(history.word_pair(word(3)).is_none() && history.word_pair(word(2)).is_none());
+        let list = history.word_list(word(0)).expect("a list");
+        assert_eq!((list.len(), list.get(0), list.get(2)), (2, Some(one), None));
+        assert!(list.iter().eq([one, other]));
+        assert_eq!(other.symbol(), history.symbol("x"));
+        assert!(one.symbol().is_none() && history.word_list(word(1)).is_none());
     }
 }

@@ -3,14 +3,13 @@
 use deposed_history::{History, Outcome};
 
 use super::aspects::aspects;
-use super::judge::{
-    BySearch, ByZones, Effort, Judge, Judged, Method, Scope, Screened, in_parallel,
-};
+use super::judge::{BySearch, ByZones, Effort, Judge, Judged, Method, Scope, Screened};
 use super::model::Model;
 use super::models::{
     Counter, FifoQueue, Kv, List, Lock, MultiRegister, Mutex, Register, Semaphore, Set,
 };
 use super::object::{Object, Objects, split};
+use crate::parallel::in_parallel;
 use crate::{Analysis, Anomaly, Budget, Checker, Undecided};
 
 /// Violations that are listed; more are counted.

@@ -1,7 +1,6 @@
 //! One object from its calls to an answer: fast path, search, witness, verification.
 
 use deposed_history::History;
-use rayon::prelude::*;
 
 use super::aspects::Shortcut;
 use super::automaton::{Automaton, Entry};
@@ -15,6 +14,7 @@ use super::register::{Compact, Proof, Renumbering, Zone, compact, load, prove, s
 use super::table::TableAutomaton;
 use super::verify::{Flaw, verify};
 use super::{NEVER, witness};
+use crate::parallel::in_parallel;
 use crate::{Anomaly, Budget};
 
 /// What is judged.
@@ -71,21 +71,6 @@ pub(crate) trait Judge: Send + Sync {
     fn screen(&self, _history: &History, _keyed: bool, _threads: usize) -> Option<Screened> {
         None
     }
-}
-
-/// Does something with each item, on up to so many threads; the results are in order.
-pub(crate) fn in_parallel<T: Send, R: Send>(
-    threads: usize,
-    items: Vec<T>,
-    act: impl Fn(T) -> R + Send + Sync,
-) -> Vec<R> {
-    let threads = threads.min(items.len());
-    if threads > 1
-        && let Ok(pool) = rayon::ThreadPoolBuilder::new().num_threads(threads).build()
-    {
-        return pool.install(|| items.into_par_iter().map(act).collect());
-    }
-    items.into_iter().map(act).collect()
 }
 
 /// What is known of the objects of a history after a look at them.

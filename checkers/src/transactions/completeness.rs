@@ -5,14 +5,16 @@
 //! weaker ones follow from them. Levels that Elle's anomalies do not fully describe are taken to
 //! hold where a stronger one that is decided holds, and are left open elsewhere.
 
+use std::cell::LazyCell;
+
 use super::certificate::{Because, Certificate, Found, Proof, Step};
 use super::facts::Facts;
-use super::graph::Rel;
+use super::graph::{Rel, Stop};
 use super::interner::NONE;
 use super::isolation::{self, Isolation};
 use super::level::{Consistency, OrderKind};
 use super::txns::Txns;
-use crate::budget::{Budget, Exhausted};
+use crate::budget::Budget;
 
 /// A level that is decided exactly.
 #[derive(Debug, Clone, Copy)]
@@ -88,18 +90,17 @@ impl Decided {
 }
 
 /// What is known once cycles were looked for.
-pub(crate) struct Subject<'a, 'h> {
+pub(crate) struct Subject<'a, 'h, F> {
     pub(crate) txns: &'a Txns<'h>,
-    /// The transaction of each node of the facts.
-    pub(crate) members: Vec<u32>,
-    pub(crate) facts: Facts,
-    /// Whether an acyclic graph proves that there is an order.
-    pub(crate) graph_decides: fn(Isolation, &Facts) -> bool,
+    /// What is known, and the transaction of each of its nodes: only if it has to be searched.
+    pub(crate) facts: LazyCell<(Vec<u32>, Facts), F>,
+    /// Whether that no cycle was found proves that a level's order exists.
+    pub(crate) graph_decides: &'a dyn Fn(&Decided) -> Result<bool, Stop>,
     /// Why one transaction depends on another.
     pub(crate) reason: &'a dyn Fn(u32, Rel, u32) -> Option<Because<'h>>,
 }
 
-impl<'h> Subject<'_, 'h> {
+impl<'h, F: FnOnce() -> (Vec<u32>, Facts)> Subject<'_, 'h, F> {
     /// Decides what cycles leave open of a level that no anomaly found rules out. Adds the anomaly if
     /// there is no order; says why if the level stays open.
     pub(crate) fn complete(
@@ -107,7 +108,7 @@ impl<'h> Subject<'_, 'h> {
         demanded: Consistency,
         budget: &Budget,
         found: &mut Found<'h>,
-    ) -> Result<Option<String>, Exhausted> {
+    ) -> Result<Option<String>, Stop> {
         let (own, stronger) = Decided::for_level(demanded);
         if let Some(own) = own {
             if !self.holds(own, budget)? {
@@ -130,21 +131,22 @@ impl<'h> Subject<'_, 'h> {
         )))
     }
 
-    fn holds(&self, level: Decided, budget: &Budget) -> Result<bool, Exhausted> {
+    fn holds(&self, level: Decided, budget: &Budget) -> Result<bool, Stop> {
         match level.isolation {
-            Some(isolation) if !(self.graph_decides)(isolation, &self.facts) => {
-                isolation::is_possible(&self.facts, isolation, level.order, budget)
+            Some(isolation) if !(self.graph_decides)(&level)? => {
+                isolation::is_possible(&self.facts.1, isolation, level.order, budget)
             }
             _ => Ok(true),
         }
     }
 
     /// The proof that a level's order does not exist.
-    fn no_order(&self, level: Decided, budget: &Budget) -> Result<Proof<'h>, Exhausted> {
+    fn no_order(&self, level: Decided, budget: &Budget) -> Result<Proof<'h>, Stop> {
         let isolation = level.isolation.unwrap_or(Isolation::Serial);
-        let core = isolation::core(&self.facts, isolation, level.order, budget)?;
-        let facts = self.facts.only(&core);
-        let txn = |node: u32| self.members[core[node as usize] as usize];
+        let (members, facts) = &*self.facts;
+        let core = isolation::core(facts, isolation, level.order, budget)?;
+        let facts = facts.only(&core);
+        let txn = |node: u32| members[core[node as usize] as usize];
         let mut known = Vec::new();
         for read in facts.reads.iter().filter(|read| read.writer != NONE) {
             let (from, to) = (txn(read.writer), txn(read.reader));

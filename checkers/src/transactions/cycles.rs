@@ -4,18 +4,20 @@
 //! not for kinds that those found imply. Whether a kind is there is decided by components of parts of
 //! the graph, and reachability, so no search can time out; one short cycle is then shown.
 //!
-//! For snapshot isolation the component is laid out in two layers: an edge rw leads from layer 0 to
-//! layer 1, and every other edge from either to layer 0. A cycle of that graph is one in which no two
-//! rw follow each other (Cerone & Gotsman, PODC 2016).
+//! For snapshot isolation the component is searched as the graph of its events, in which a cycle is
+//! one of transactions without two rw in a row (Cerone & Gotsman, PODC 2016; PROOFS.md, "Snapshots").
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, VecDeque};
 
-use super::graph::{Components, Edges, Graph, Rel, Rels};
+use rustc_hash::FxHashMap;
+
+use super::events::Layers;
+use super::graph::{Graph, Rel, Rels, Stop};
 use super::level::{self, OrderKind};
 use super::planted::{Bug, planted};
 use super::reach;
-use crate::budget::{Budget, Exhausted};
+use crate::budget::Budget;
 
 /// Cycles of one kind that are shown; all are counted, one a component.
 const SHOWN_MAX: usize = 8;
@@ -48,20 +50,20 @@ pub(crate) fn find(
     real: u32,
     order: OrderKind,
     budget: &Budget,
-) -> Result<Cycles, Exhausted> {
-    budget.check()?;
+) -> Result<Cycles, Stop> {
     let all = Rels::DATA.with(Rel::ORDER);
-    let components = graph.components(all);
+    let components = graph.components(all, budget)?;
     let mut cycles = Cycles::default();
     if components.is_acyclic() {
         return Ok(cycles);
     }
+    let _numbers = budget.hold(4 * graph.nodes() as u64)?;
     let mut number = vec![0; graph.nodes()];
     let mut shown: BTreeMap<&'static str, Vec<Cycle>> = BTreeMap::new();
     for members in components.cyclic() {
         budget.check()?;
         let part = Part {
-            graph: graph.inside(&members, &mut number, &components),
+            graph: graph.inside(&members, &mut number, &components, budget)?,
             real: members.partition_point(|&node| node < real) as u32,
             members: &members,
             budget,
@@ -95,7 +97,7 @@ struct Part<'a> {
 type Path = Vec<(u32, Rel)>;
 
 impl Part<'_> {
-    fn search(&self, order: OrderKind) -> Result<Vec<Cycle>, Exhausted> {
+    fn search(&self, order: OrderKind) -> Result<Vec<Cycle>, Stop> {
         let mut found: Vec<Cycle> = Vec::new();
         self.search_over(Order { rels: Rels(0), kind: OrderKind::Data }, &mut found)?;
         if order != OrderKind::Data {
@@ -105,25 +107,29 @@ impl Part<'_> {
     }
 
     /// Searches for all kinds over the data and an order, worst first.
-    fn search_over(&self, order: Order, found: &mut Vec<Cycle>) -> Result<(), Exhausted> {
+    fn search_over(&self, order: Order, found: &mut Vec<Cycle>) -> Result<(), Stop> {
         for (base, rels) in [(Kind::G0, Rels::WW), (Kind::G1c, Rels::FLOW)] {
             if !order.is_implied(base, found) {
-                let cycle = self.through_any_node(rels.and(order.rels));
+                let cycle = self.through_any_node(rels.and(order.rels))?;
                 self.add(cycle, order, found);
             }
         }
         // What implies a single rw implies any number of them that are not adjacent.
         if !order.is_implied(Kind::Single, found) {
-            let layered = self.layered(order.rels);
-            let rw: Vec<(u32, u32)> =
-                self.rw_edges().filter(|&(a, b)| layered.same(a << 1, b << 1 | 1)).collect();
+            let layers = Layers::snapshot(&self.graph, self.real, Rels::DATA.and(order.rels));
+            let events = self.graph.components_of_events(layers, self.budget)?;
+            let rw: Vec<(u32, u32)> = self
+                .rw_edges()
+                .filter(|&(a, b)| events.same(layers.start(a), layers.commit(b)))
+                .collect();
+            drop(events);
             let flow = Rels::FLOW.and(order.rels);
             let single = reach::joined(&self.graph, flow, &rw, STARTS_MAX, self.budget)?;
             let cycle = if !single.is_empty() {
                 let rw: Vec<(u32, u32)> = single.into_iter().map(|i| rw[i]).collect();
-                self.through_edges(&rw, flow, false)
+                self.through_edges(&rw, flow, false)?
             } else if !order.is_implied(Kind::Nonadjacent, found) && !planted(Bug::OnlySingles) {
-                self.through_edges(&rw, Rels::DATA.and(order.rels), true)
+                self.through_edges(&rw, Rels::DATA.and(order.rels), true)?
             } else {
                 None
             };
@@ -131,10 +137,10 @@ impl Part<'_> {
         }
         if !order.is_implied(Kind::G2, found) {
             let rels = Rels::DATA.and(order.rels);
-            let components = self.graph.components(rels);
+            let components = self.graph.components(rels, self.budget)?;
             let rw: Vec<(u32, u32)> =
                 self.rw_edges().filter(|&(a, b)| components.same(a, b)).collect();
-            let cycle = self.through_edges(&rw, rels, false);
+            let cycle = self.through_edges(&rw, rels, false)?;
             self.add(cycle, order, found);
         }
         Ok(())
@@ -164,54 +170,65 @@ impl Part<'_> {
         self.graph.out(node).len()
     }
 
-    /// The components of the two layers: node `n` is `2n` in layer 0 and `2n + 1` in layer 1.
-    fn layered(&self, order: Rels) -> Components {
-        let rels = Rels::DATA.and(order);
-        let mut edges = Edges::default();
-        for from in 0..self.graph.nodes() as u32 {
-            for (to, rel) in self.graph.out(from).filter(|(_, rel)| rels.has(*rel)) {
-                for layer in 0..2 {
-                    if let Some(next) = next_layer(layer, rel) {
-                        edges.push(from << 1 | layer, to << 1 | next, rel);
-                    }
-                }
-            }
-        }
-        edges.into_graph(2 * self.graph.nodes()).components(rels)
-    }
-
     /// A short cycle over some relations, if there is one.
-    fn through_any_node(&self, rels: Rels) -> Option<Path> {
-        let components = self.graph.components(rels);
-        let smallest = components.cyclic().into_iter().min_by_key(Vec::len)?;
+    fn through_any_node(&self, rels: Rels) -> Result<Option<Path>, Stop> {
+        let components = self.graph.components(rels, self.budget)?;
+        let Some(smallest) = components.cyclic().into_iter().min_by_key(Vec::len) else {
+            return Ok(None);
+        };
         let mut starts: Vec<u32> = smallest.into_iter().filter(|&node| node < self.real).collect();
         starts.sort_by_key(|&node| self.degree(node));
         starts.truncate(STARTS_MAX);
-        let cycles = starts.into_iter().filter_map(|node| self.path((node, 0), node, rels, false));
-        cycles.map(|path| self.without_auxiliary(path)).min_by_key(Vec::len)
+        let mut best: Option<Path> = None;
+        for node in starts {
+            let path = self.path((node, 0), node, rels, false)?;
+            best = shorter(best, path.map(|path| self.without_auxiliary(path)));
+        }
+        Ok(best)
     }
 
     /// A short cycle through one of some edges rw, without two rw in a row if `layered`.
-    fn through_edges(&self, edges: &[(u32, u32)], rels: Rels, layered: bool) -> Option<Path> {
+    fn through_edges(
+        &self,
+        edges: &[(u32, u32)],
+        rels: Rels,
+        layered: bool,
+    ) -> Result<Option<Path>, Stop> {
         let mut edges = edges.to_vec();
         edges.sort_by_key(|&(a, b)| self.degree(a) + self.degree(b));
         edges.truncate(STARTS_MAX);
-        let cycles = edges.into_iter().filter_map(|(a, b)| {
-            let mut cycle = vec![(a, Rel::RW)];
-            cycle.extend(self.path((b, u32::from(layered)), a, rels, layered)?);
-            let cycle = self.without_auxiliary(cycle);
-            Some(if layered { simple(cycle) } else { cycle })
-        });
-        cycles.min_by_key(Vec::len)
+        let mut best: Option<Path> = None;
+        for (a, b) in edges {
+            let back = self.path((b, u32::from(layered)), a, rels, layered)?;
+            let cycle = back.map(|back| {
+                let mut cycle = vec![(a, Rel::RW)];
+                cycle.extend(back);
+                let cycle = self.without_auxiliary(cycle);
+                if layered { simple(cycle) } else { cycle }
+            });
+            best = shorter(best, cycle);
+        }
+        Ok(best)
     }
 
     /// The path of the fewest transactions from a node, in a layer, to another one, in layer 0 if
-    /// layered. From a node to itself it is a cycle, not empty.
-    fn path(&self, from: (u32, u32), to: u32, rels: Rels, layered: bool) -> Option<Path> {
-        const UNSEEN: u32 = u32::MAX;
+    /// layered. Layer 1 of a node is its commit, layer 0 its start. From a node to itself it is a
+    /// cycle, not empty.
+    fn path(
+        &self,
+        from: (u32, u32),
+        to: u32,
+        rels: Rels,
+        layered: bool,
+    ) -> Result<Option<Path>, Stop> {
+        self.budget.check()?;
         let state = |node: u32, layer: u32| (node << 1 | layer) as usize;
-        let mut before = vec![(UNSEEN, Rel::ON); 2 * self.graph.nodes()];
-        let mut done = vec![false; 2 * self.graph.nodes()];
+        let states = 2 * self.graph.nodes();
+        let _states = self.budget.hold(9 * states as u64)?;
+        // 0: not reached; else one more than the state before it, and the relation that leads on.
+        // Pages that are not touched are not made: most searches are short.
+        let mut before = vec![0u64; states];
+        let mut done = vec![false; states];
         let mut next: VecDeque<(u32, u32)> = VecDeque::from([from]);
         let goal = state(to, 0);
         while let Some((node, layer)) = next.pop_front() {
@@ -222,9 +239,9 @@ impl Part<'_> {
             for (to, rel) in self.graph.out(node).filter(|(_, rel)| rels.has(*rel)) {
                 let to_layer = if layered { next_layer(layer, rel) } else { Some(0) };
                 let Some(to_layer) = to_layer else { continue };
-                let reached = state(to, to_layer);
-                if before[reached].0 == UNSEEN {
-                    before[reached] = (at as u32, rel);
+                let reached = &mut before[state(to, to_layer)];
+                if *reached == 0 {
+                    *reached = (at as u64 + 1) << u8::BITS | u64::from(rel.number());
                     // Auxiliary nodes cost nothing, so they go first.
                     if to < self.real {
                         next.push_back((to, to_layer));
@@ -233,7 +250,7 @@ impl Part<'_> {
                     }
                 }
             }
-            if before[goal].0 != UNSEEN {
+            if before[goal] != 0 {
                 break;
             }
         }
@@ -241,18 +258,16 @@ impl Part<'_> {
         let mut path = Vec::new();
         let mut at = goal;
         loop {
-            let (previous, rel) = before[at];
-            if previous == UNSEEN {
-                return None;
-            }
-            path.push((previous >> 1, rel));
+            let reached = before[at];
+            let Some(previous) = (reached >> u8::BITS).checked_sub(1) else { return Ok(None) };
+            path.push(((previous >> 1) as u32, Rel::numbered(reached as u8)));
             at = previous as usize;
             if at == start {
                 break;
             }
         }
         path.reverse();
-        Some(path)
+        Ok(Some(path))
     }
 
     /// Leaves auxiliary nodes out of a cycle that starts at a transaction: what leads to them leads
@@ -274,27 +289,31 @@ fn next_layer(layer: u32, rel: Rel) -> Option<u32> {
     }
 }
 
+/// The shorter of two cycles, the first of equal ones.
+fn shorter(one: Option<Path>, other: Option<Path>) -> Option<Path> {
+    one.into_iter().chain(other).min_by_key(Vec::len)
+}
+
 /// A cycle that meets a transaction twice is two cycles, one of which has no two rw in a row if the
-/// whole has none: if both joints of one were rw, those of the other are not.
+/// whole has none: if both joints of one were rw, those of the other are not (Lemma S2).
 fn simple(mut cycle: Path) -> Path {
-    'again: loop {
-        for from in 0..cycle.len() {
-            for to in from + 1..cycle.len() {
-                if cycle[from].0 == cycle[to].0 {
-                    let inner: Path = cycle.drain(from..to).collect();
-                    let good = |part: &Path| Kind::of(part) != Kind::G2;
-                    let has_rw = |part: &Path| part.iter().any(|(_, rel)| *rel == Rel::RW);
-                    cycle = [inner, cycle]
-                        .into_iter()
-                        .filter(good)
-                        .min_by_key(|part| (Reverse(has_rw(part)), part.len()))
-                        .unwrap_or_default();
-                    continue 'again;
-                }
-            }
-        }
-        return cycle;
+    while let Some((from, to)) = repetition(&cycle) {
+        let inner: Path = cycle.drain(from..to).collect();
+        let good = |part: &Path| Kind::of(part) != Kind::G2;
+        let has_rw = |part: &Path| part.iter().any(|(_, rel)| *rel == Rel::RW);
+        cycle = [inner, cycle]
+            .into_iter()
+            .filter(good)
+            .min_by_key(|part| (Reverse(has_rw(part)), part.len()))
+            .unwrap_or_default();
     }
+    cycle
+}
+
+/// Two places of a cycle at which the same transaction stands.
+fn repetition(cycle: &Path) -> Option<(usize, usize)> {
+    let mut places: FxHashMap<u32, usize> = FxHashMap::default();
+    cycle.iter().enumerate().find_map(|(at, (node, _))| Some((places.insert(*node, at)?, at)))
 }
 
 /// The order a search goes along.

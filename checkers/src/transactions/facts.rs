@@ -5,11 +5,12 @@
 //! the appends that nobody saw; for registers all of them are loose.
 
 use super::fan::join;
-use super::graph::{Edges, Graph, Rel};
+use super::graph::{Edges, Graph, Rel, Stop};
 use super::interner::NONE;
 use super::level::OrderKind;
 use super::order::{Span, add_order};
 use super::planted::{Bug, planted};
+use crate::budget::{Budget, Held};
 
 /// The writers of a key.
 #[derive(Debug, Clone, Default)]
@@ -29,13 +30,16 @@ pub(crate) struct Read {
 }
 
 /// All of a history's transactions and versions, or those of some of its transactions.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Default)]
 pub(crate) struct Facts {
     /// When each transaction ran; its node is its place in this list.
     pub(crate) spans: Vec<Span>,
     pub(crate) keys: Vec<Writers>,
     /// Sorted, without repetition.
     pub(crate) reads: Vec<Read>,
+    /// The memory it takes, if it is much.
+    #[expect(dead_code, reason = "it is given back when this is dropped")]
+    pub(crate) held: Option<Held>,
 }
 
 impl Facts {
@@ -84,12 +88,13 @@ impl Facts {
         }
         reads.sort_unstable();
         reads.dedup();
-        Self { spans, keys, reads }
+        Self { spans, keys, reads, held: None }
     }
 
     /// The graph of all that is certain.
-    pub(crate) fn graph(&self, order: OrderKind) -> Option<Graph> {
-        let mut edges = Edges::with_capacity(2 * self.reads.len() + 3 * self.spans.len());
+    pub(crate) fn graph(&self, order: OrderKind, budget: &Budget) -> Result<Graph, Stop> {
+        let capacity = 2 * self.reads.len() + 3 * self.spans.len();
+        let mut edges = Edges::with_capacity(capacity, budget);
         let mut nodes = self.spans.len() as u32;
         // By writer: the next one in the chain of the key at hand.
         let mut next_in_chain = vec![NONE; self.spans.len()];
@@ -131,6 +136,6 @@ impl Facts {
             }
         }
         let nodes = add_order(order, &self.spans, nodes, &mut edges);
-        edges.fit(nodes).then(|| edges.into_graph(nodes as usize))
+        edges.into_graph(nodes as usize)
     }
 }

@@ -17,7 +17,7 @@ pub(crate) fn join(
     readers: impl ExactSizeIterator<Item = u32>,
     writers: &[u32],
     nodes: u32,
-    edges: &mut Edges,
+    edges: &mut Edges<'_>,
 ) -> u32 {
     if readers.len() * writers.len() <= DIRECT_MAX {
         for reader in readers {
@@ -59,14 +59,17 @@ pub(crate) fn join(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::Budget;
+    use crate::transactions::graph::Stop;
 
     /// Whatever way they are joined, each reader reaches every writer but itself by a rw.
     #[test]
-    fn readers_lead_to_all_others() {
+    fn readers_lead_to_all_others() -> Result<(), Stop> {
+        let budget = Budget::unlimited();
         for writers in [&[1, 3][..], &[0, 2, 3, 5, 6], &[4]] {
-            let mut edges = Edges::default();
+            let mut edges = Edges::new(&budget);
             let nodes = join(0..8, writers, 8, &mut edges);
-            let graph = edges.into_graph(nodes as usize);
+            let graph = edges.into_graph(nodes as usize)?;
             for reader in 0..8 {
                 let mut reached: Vec<u32> = Vec::new();
                 let mut next: Vec<u32> = graph.out(reader).map(|(to, _)| to).collect();
@@ -84,5 +87,6 @@ mod tests {
                 assert_eq!(reached, expected, "{reader}");
             }
         }
+        Ok(())
     }
 }

@@ -2,6 +2,10 @@
 //!
 //! petgraph's `DiGraph` is for showing a witness; millions of edges go here.
 
+use super::components::{self, Components, Walk};
+use super::events::{Events, Layers};
+use crate::budget::{Budget, Exhausted, Held};
+
 /// Why one transaction precedes another, as a bit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct Rel(u8);
@@ -17,9 +21,19 @@ impl Rel {
     pub(crate) const ORDER: Self = Self(3);
     /// Leads on from an auxiliary node: no relation of its own.
     pub(crate) const ON: Self = Self(4);
+    /// A ww that nothing demands: one way to order writes that nobody saw.
+    pub(crate) const GUESS: Self = Self(5);
 
     const BITS: u32 = 3;
     const MASK: u32 = (1 << Self::BITS) - 1;
+
+    pub(crate) const fn number(self) -> u8 {
+        self.0
+    }
+
+    pub(crate) const fn numbered(number: u8) -> Self {
+        Self(number)
+    }
 
     pub(crate) const fn set(self) -> Rels {
         Rels(1 << self.0)
@@ -51,57 +65,131 @@ impl Rels {
     }
 }
 
-/// Edges as they are found: where from, and where to with the relation in the low bits.
-#[derive(Debug, Default)]
-pub(crate) struct Edges(Vec<(u32, u32)>);
+/// Why a graph was not searched to the end.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum Stop {
+    /// The time or the memory ran out.
+    #[error(transparent)]
+    Exhausted(#[from] Exhausted),
+    /// The graph has too many nodes or edges for its words.
+    #[error("a graph of more than {NODES_MAX} nodes or {EDGES_MAX} edges is not searched")]
+    TooLarge,
+}
 
 /// The most nodes a graph can have: a word holds a node and a relation.
-const NODES_MAX: usize = 1 << (32 - Rel::BITS);
+const NODES_MAX: usize = 1 << (u32::BITS - Rel::BITS);
 
-impl Edges {
-    pub(crate) fn with_capacity(edges: usize) -> Self {
-        Self(Vec::with_capacity(edges))
+/// The most edges: a word is enough to number them.
+const EDGES_MAX: usize = u32::MAX as usize - 1;
+
+/// Where an edge leads and why, in one word.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct End(u32);
+
+impl End {
+    #[inline]
+    const fn new(to: u32, rel: Rel) -> Self {
+        debug_assert!((to as usize) < NODES_MAX);
+        Self(to << Rel::BITS | rel.0 as u32)
     }
 
     #[inline]
-    pub(crate) fn push(&mut self, from: u32, to: u32, rel: Rel) {
-        self.0.push((from, to << Rel::BITS | u32::from(rel.0)));
+    const fn to(self) -> u32 {
+        self.0 >> Rel::BITS
     }
 
-    pub(crate) const fn len(&self) -> usize {
-        self.0.len()
-    }
-
-    /// Whether a graph of so many nodes can be made of them.
-    pub(crate) const fn fit(&self, nodes: u32) -> bool {
-        nodes as usize <= NODES_MAX && self.0.len() < u32::MAX as usize
-    }
-
-    /// Sorts the edges by where they start: a counting sort.
-    pub(crate) fn into_graph(self, nodes: usize) -> Graph {
-        let mut first = vec![0u32; nodes + 1];
-        for &(from, _) in &self.0 {
-            first[from as usize + 1] += 1;
-        }
-        for node in 0..nodes {
-            first[node + 1] += first[node];
-        }
-        let mut to = vec![0u32; self.0.len()];
-        let mut at = first.clone();
-        for &(from, edge) in &self.0 {
-            let slot = &mut at[from as usize];
-            to[*slot as usize] = edge;
-            *slot += 1;
-        }
-        Graph { first, to }
+    #[inline]
+    const fn rel(self) -> Rel {
+        Rel((self.0 & Rel::MASK) as u8)
     }
 }
 
-/// A directed graph: the edges of node `n` are `to[first[n]..first[n + 1]]`.
-#[derive(Debug, Default)]
+/// Edges as they are found: where from, and where to.
+#[derive(Debug)]
+pub(crate) struct Edges<'b> {
+    list: Vec<(u32, End)>,
+    budget: &'b Budget,
+    held: Vec<Held>,
+    /// Why edges were left out.
+    stop: Option<Stop>,
+}
+
+impl<'b> Edges<'b> {
+    pub(crate) const fn new(budget: &'b Budget) -> Self {
+        Self { list: Vec::new(), budget, held: Vec::new(), stop: None }
+    }
+
+    /// Makes room for so many at once.
+    pub(crate) fn with_capacity(edges: usize, budget: &'b Budget) -> Self {
+        let mut list = Self::new(budget);
+        list.grow(edges);
+        list
+    }
+
+    /// Adds an edge. If it has no room, [`Self::into_graph`] will say so.
+    #[inline]
+    pub(crate) fn push(&mut self, from: u32, to: u32, rel: Rel) {
+        if self.list.len() == self.list.capacity() {
+            self.grow(self.list.len().max(64));
+        }
+        if from.max(to) as usize >= NODES_MAX {
+            self.stop.get_or_insert(Stop::TooLarge);
+        }
+        if self.stop.is_none() {
+            self.list.push((from, End::new(to, rel)));
+        }
+    }
+
+    #[cold]
+    fn grow(&mut self, by: usize) {
+        match self.budget.hold((by * size_of::<(u32, End)>()) as u64) {
+            Ok(held) => {
+                self.held.push(held);
+                self.list.reserve_exact(by);
+            }
+            Err(exhausted) => {
+                self.stop.get_or_insert(Stop::Exhausted(exhausted));
+            }
+        }
+    }
+
+    /// Sorts the edges by where they start: a counting sort.
+    pub(crate) fn into_graph(self, nodes: usize) -> Result<Graph, Stop> {
+        if nodes > NODES_MAX || self.list.len() > EDGES_MAX {
+            return Err(Stop::TooLarge);
+        }
+        if let Some(stop) = self.stop {
+            return Err(stop);
+        }
+        self.budget.check()?;
+        let held = self.budget.hold(4 * (nodes + 1 + self.list.len()) as u64)?;
+        let mut first = vec![0u32; nodes + 2];
+        // Shifted by two, so that filling the slots leaves each node's first slot in place.
+        for &(from, _) in &self.list {
+            first[from as usize + 2] += 1;
+        }
+        for node in 2..nodes + 2 {
+            first[node] += first[node - 1];
+        }
+        let mut ends = vec![End(0); self.list.len()];
+        for &(from, end) in &self.list {
+            let slot = &mut first[from as usize + 1];
+            ends[*slot as usize] = end;
+            *slot += 1;
+        }
+        first.truncate(nodes + 1);
+        Ok(Graph { first, ends, held })
+    }
+}
+
+/// A directed graph: the edges of node `n` are `ends[first[n]..first[n + 1]]`.
+#[derive(Debug)]
 pub(crate) struct Graph {
     first: Vec<u32>,
-    to: Vec<u32>,
+    ends: Vec<End>,
+    /// The memory it takes.
+    #[expect(dead_code, reason = "it is given back when the graph is dropped")]
+    held: Held,
 }
 
 impl Graph {
@@ -110,77 +198,43 @@ impl Graph {
     }
 
     pub(crate) const fn edges(&self) -> usize {
-        self.to.len()
+        self.ends.len()
     }
 
     /// The edges of a node: where they lead, and their relation.
     #[inline]
     pub(crate) fn out(&self, node: u32) -> impl ExactSizeIterator<Item = (u32, Rel)> + '_ {
         let node = node as usize;
-        self.to[self.first[node] as usize..self.first[node + 1] as usize]
+        self.ends[self.first[node] as usize..self.first[node + 1] as usize]
             .iter()
-            .map(|&edge| (edge >> Rel::BITS, Rel((edge & Rel::MASK) as u8)))
+            .map(|&end| (end.to(), end.rel()))
+    }
+
+    /// The first edge of a node, and the one after its last.
+    #[inline]
+    pub(crate) fn slots(&self, node: u32) -> (u32, u32) {
+        (self.first[node as usize], self.first[node as usize + 1])
+    }
+
+    /// Where an edge leads, and its relation.
+    #[inline]
+    pub(crate) fn end(&self, slot: u32) -> (u32, Rel) {
+        let end = self.ends[slot as usize];
+        (end.to(), end.rel())
     }
 
     /// The strongly connected components over some relations.
-    ///
-    /// Tarjan's algorithm (1972) with its stack on the heap: a chain of any length takes no more of
-    /// the thread's stack than one node.
-    pub(crate) fn components(&self, rels: Rels) -> Components {
-        const UNSEEN: u32 = 0;
-        let nodes = self.nodes();
-        let mut of = vec![u32::MAX; nodes];
-        let mut seen = vec![UNSEEN; nodes];
-        let mut low = vec![0u32; nodes];
-        let (mut path, mut calls): (Vec<u32>, Vec<(u32, u32)>) = (Vec::new(), Vec::new());
-        let (mut count, mut time) = (0u32, 0u32);
-        for root in 0..nodes as u32 {
-            if seen[root as usize] != UNSEEN {
-                continue;
-            }
-            time += 1;
-            seen[root as usize] = time;
-            low[root as usize] = time;
-            path.push(root);
-            calls.push((root, self.first[root as usize]));
-            while let Some((node, edge)) = calls.last_mut() {
-                let at = *node as usize;
-                if *edge < self.first[at + 1] {
-                    let word = self.to[*edge as usize];
-                    *edge += 1;
-                    if !rels.has(Rel((word & Rel::MASK) as u8)) {
-                        continue;
-                    }
-                    let next = word >> Rel::BITS;
-                    let to = next as usize;
-                    if seen[to] == UNSEEN {
-                        time += 1;
-                        seen[to] = time;
-                        low[to] = time;
-                        path.push(next);
-                        calls.push((next, self.first[to]));
-                    } else if of[to] == u32::MAX {
-                        low[at] = low[at].min(seen[to]);
-                    }
-                    continue;
-                }
-                calls.pop();
-                if let Some(&(caller, _)) = calls.last() {
-                    let caller = caller as usize;
-                    low[caller] = low[caller].min(low[at]);
-                }
-                if low[at] == seen[at] {
-                    while let Some(member) = path.pop() {
-                        of[member as usize] = count;
-                        if member as usize == at {
-                            break;
-                        }
-                    }
-                    count += 1;
-                }
-            }
-        }
-        Components { of, count }
+    pub(crate) fn components(&self, rels: Rels, budget: &Budget) -> Result<Components, Exhausted> {
+        components::of(&Whole { graph: self, rels }, budget)
+    }
+
+    /// The components of the events of its transactions.
+    pub(crate) fn components_of_events(
+        &self,
+        layers: Layers,
+        budget: &Budget,
+    ) -> Result<Components, Exhausted> {
+        components::of(&Events { graph: self, layers }, budget)
     }
 
     /// The part of the graph inside a component, its nodes numbered as in `members`.
@@ -189,75 +243,63 @@ impl Graph {
         members: &[u32],
         number: &mut [u32],
         components: &Components,
-    ) -> Self {
+        budget: &Budget,
+    ) -> Result<Self, Exhausted> {
+        let all: usize = members.iter().map(|&member| self.out(member).len()).sum();
+        let held = budget.hold(4 * (members.len() + 1 + all) as u64)?;
         for (local, &member) in members.iter().enumerate() {
             number[member as usize] = local as u32;
         }
         let component = members.first().map(|&m| components.of[m as usize]);
-        let mut inside = Self { first: vec![0], to: Vec::new() };
+        let mut inside = Self {
+            first: Vec::with_capacity(members.len() + 1),
+            ends: Vec::with_capacity(all),
+            held,
+        };
+        inside.first.push(0);
         for &member in members {
             for (to, rel) in self.out(member) {
                 if Some(components.of[to as usize]) == component {
-                    inside.to.push(number[to as usize] << Rel::BITS | u32::from(rel.0));
+                    inside.ends.push(End::new(number[to as usize], rel));
                 }
             }
-            inside.first.push(inside.to.len() as u32);
+            inside.first.push(inside.ends.len() as u32);
         }
-        inside
+        Ok(inside)
     }
 }
 
-/// Which component each node belongs to. Components are numbered against the edges: an edge never
-/// leads to a component with a higher number.
-#[derive(Debug)]
-pub(crate) struct Components {
-    pub(crate) of: Vec<u32>,
-    count: u32,
+/// A graph as it is, over some relations.
+struct Whole<'a> {
+    graph: &'a Graph,
+    rels: Rels,
 }
 
-impl Components {
-    pub(crate) fn same(&self, a: u32, b: u32) -> bool {
-        self.of[a as usize] == self.of[b as usize]
+impl Walk for Whole<'_> {
+    fn nodes(&self) -> usize {
+        self.graph.nodes()
     }
 
-    /// The components of more than one node, each with its members in order, by their first member.
-    pub(crate) fn cyclic(&self) -> Vec<Vec<u32>> {
-        let mut sizes = vec![0u32; self.count as usize];
-        for &component in &self.of {
-            sizes[component as usize] += 1;
-        }
-        let mut slots = vec![u32::MAX; self.count as usize];
-        let mut cyclic: Vec<Vec<u32>> = Vec::new();
-        for (node, &component) in self.of.iter().enumerate() {
-            let component = component as usize;
-            if sizes[component] < 2 {
-                continue;
-            }
-            if slots[component] == u32::MAX {
-                slots[component] = cyclic.len() as u32;
-                cyclic.push(Vec::with_capacity(sizes[component] as usize));
-            }
-            cyclic[slots[component] as usize].push(node as u32);
-        }
-        cyclic
+    #[inline]
+    fn slots(&self, node: u32) -> (u32, u32) {
+        self.graph.slots(node)
     }
 
-    /// Whether any component has more than one node.
-    pub(crate) fn is_acyclic(&self) -> bool {
-        self.count as usize == self.of.len()
-    }
-
-    pub(crate) const fn count(&self) -> usize {
-        self.count as usize
+    #[inline]
+    fn step(&self, _node: u32, slot: u32) -> Option<u32> {
+        let end = self.graph.ends[slot as usize];
+        self.rels.has(end.rel()).then_some(end.to())
     }
 }
-
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use super::*;
 
-    fn graph(nodes: usize, edges: &[(u32, u32, Rel)]) -> Graph {
-        let mut all = Edges::default();
+    fn graph(nodes: usize, edges: &[(u32, u32, Rel)]) -> Result<Graph, Stop> {
+        let budget = Budget::unlimited();
+        let mut all = Edges::new(&budget);
         for &(from, to, rel) in edges {
             all.push(from, to, rel);
         }
@@ -266,24 +308,56 @@ mod tests {
 
     /// A cycle counts only over the relations asked for.
     #[test]
-    fn components_by_relation() {
-        let g = graph(4, &[(0, 1, Rel::WW), (1, 0, Rel::RW), (1, 2, Rel::WR), (2, 3, Rel::ORDER)]);
-        assert!(g.components(Rels::FLOW).is_acyclic());
-        let data = g.components(Rels::DATA);
+    fn components_by_relation() -> Result<(), Stop> {
+        let budget = Budget::unlimited();
+        let edges = [(0, 1, Rel::WW), (1, 0, Rel::RW), (1, 2, Rel::WR), (2, 3, Rel::ORDER)];
+        let g = graph(4, &edges)?;
+        assert!(g.components(Rels::FLOW, &budget)?.is_acyclic());
+        let data = g.components(Rels::DATA, &budget)?;
         assert_eq!(data.cyclic(), [vec![0, 1]]);
         assert!(data.of[2] < data.of[0], "edges lead to lower components");
+        Ok(())
     }
 
-    /// Ten million nodes in a chain, closed to a ring, on a stack of 2 MiB.
+    /// The last node that fits comes back with its relation; the next one is refused, wherever it
+    /// turns up, and so is a graph with as many nodes.
     #[test]
-    fn a_long_chain_needs_no_stack() {
-        const NODES: u32 = 10_000_000;
-        let work = || {
-            let mut edges = Edges::with_capacity(NODES as usize);
-            (0..NODES).for_each(|n| edges.push(n, (n + 1) % NODES, Rel::WW));
-            edges.into_graph(NODES as usize).components(Rels::WW).count()
+    fn nodes_that_do_not_fit_are_refused() {
+        const LAST: u32 = NODES_MAX as u32 - 1;
+        for rel in [Rel::WW, Rel::WR, Rel::RW, Rel::ORDER, Rel::ON, Rel::GUESS] {
+            let end = End::new(LAST, rel);
+            assert_eq!((end.to(), end.rel()), (LAST, rel));
+        }
+        let refused = |result: Result<Graph, Stop>| result.err();
+        assert_eq!(refused(graph(2, &[(0, LAST + 1, Rel::WW)])), Some(Stop::TooLarge));
+        assert_eq!(refused(graph(2, &[(u32::MAX, 0, Rel::WW)])), Some(Stop::TooLarge));
+        assert_eq!(refused(graph(NODES_MAX + 1, &[])), Some(Stop::TooLarge));
+    }
+
+    /// The events of the largest graph have different numbers, each in a word.
+    #[test]
+    fn events_of_the_largest_graph_fit() {
+        const { assert!(2 * (NODES_MAX as u64) < u32::MAX as u64) };
+        let largest = Layers::of_size(NODES_MAX as u32, NODES_MAX as u32);
+        assert_eq!(largest.events(), 2 * NODES_MAX);
+        let last = NODES_MAX as u32 - 1;
+        assert_eq!(largest.commit(last), last);
+        assert_eq!(largest.start(0), NODES_MAX as u32);
+        assert_eq!(largest.start(last) as usize, largest.events() - 1);
+    }
+
+    /// Edges take memory as they come, and a graph that had not enough says so.
+    #[test]
+    fn memory_is_counted() {
+        let budget = |bytes| Budget::new(|| Duration::ZERO, Duration::MAX, bytes, 1);
+        let make = |budget: &Budget| {
+            let mut edges = Edges::new(budget);
+            (0..1000).for_each(|n| edges.push(n, n + 1, Rel::WW));
+            edges.into_graph(1001).map(|graph| graph.edges())
         };
-        let thread = std::thread::Builder::new().stack_size(2 << 20).spawn(work);
-        assert_eq!(thread.map(|t| t.join().unwrap_or(0)).unwrap_or(0), 1);
+        assert_eq!(make(&budget(1 << 20)), Ok(1000));
+        let small = budget(1 << 10);
+        assert_eq!(make(&small), Err(Stop::Exhausted(Exhausted::Memory(1 << 10))));
+        assert!(small.reserve(1 << 10).is_ok(), "all of it was given back");
     }
 }

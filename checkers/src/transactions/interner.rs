@@ -15,6 +15,9 @@ pub(crate) struct Interner<'h> {
 }
 
 impl<'h> Interner<'h> {
+    /// Bytes that a value takes at the most, text aside.
+    pub(crate) const BYTES_PER_VALUE: usize = 4 * Self::SLOTS_PER_VALUE;
+
     /// The table may have this many slots for each value it holds, and some to begin with.
     const SLOTS_PER_VALUE: usize = 8;
     const SLOTS_MIN: usize = 16;

@@ -4,13 +4,14 @@
 //! snapshot is taken, and its *commit*; transactions that write the same key do not overlap, and
 //! a read sees what was last committed before its start.
 
+use super::events::{Events, Layers};
 use super::facts::{Facts, Read};
-use super::graph::{Edges, Graph, Rel, Rels};
+use super::graph::{Rel, Rels, Stop};
 use super::interner::NONE;
 use super::level::OrderKind;
 use super::planted::{Bug, planted};
 use super::sequence::{Choice, Choices, Sequencer};
-use crate::budget::{Budget, Exhausted};
+use crate::budget::Budget;
 
 /// What kind of order.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -30,9 +31,8 @@ pub(crate) fn is_possible(
     isolation: Isolation,
     order: OrderKind,
     budget: &Budget,
-) -> Result<bool, Exhausted> {
-    // Whoever asks has made sure that the graph fits.
-    let Some(graph) = facts.graph(order) else { return Ok(true) };
+) -> Result<bool, Stop> {
+    let graph = facts.graph(order, budget)?;
     match isolation {
         Isolation::Serial => {
             let mut priority = vec![0; graph.nodes()];
@@ -40,48 +40,25 @@ pub(crate) fn is_possible(
                 priority[span.node as usize] = end(span.ret, span.invoke);
             }
             let choices = Serial { facts, order: Vec::new() };
-            Sequencer::new(&graph, &priority, choices, budget).succeeds()
+            Ok(Sequencer::new(&graph, &priority, choices, budget)?.succeeds()?)
         }
         Isolation::Snapshot => {
-            let events = events(&graph);
+            let layers =
+                Layers::snapshot(&graph, facts.spans.len() as u32, Rels::DATA.with(Rel::ORDER));
+            let events = Events { graph: &graph, layers }.build(budget)?;
             let mut priority = vec![0; events.nodes()];
             for span in &facts.spans {
-                priority[start(span.node) as usize] = span.invoke;
-                priority[commit(span.node) as usize] = end(span.ret, span.invoke);
+                priority[layers.start(span.node) as usize] = span.invoke;
+                priority[layers.commit(span.node) as usize] = end(span.ret, span.invoke);
             }
-            let choices = Snapshot { facts, order: Vec::new() };
-            Sequencer::new(&events, &priority, choices, budget).succeeds()
+            let choices = Snapshot { facts, layers, order: Vec::new() };
+            Ok(Sequencer::new(&events, &priority, choices, budget)?.succeeds()?)
         }
     }
 }
 
 const fn end(ret: u32, invoke: u32) -> u32 {
     if ret == NONE { invoke } else { ret }
-}
-
-const fn start(txn: u32) -> u32 {
-    2 * txn
-}
-
-const fn commit(txn: u32) -> u32 {
-    2 * txn + 1
-}
-
-/// The graph of starts and commits: what depends on a transaction starts after it committed, but
-/// what overwrites its reads only has to commit after it started.
-fn events(graph: &Graph) -> Graph {
-    let mut edges = Edges::default();
-    for from in 0..graph.nodes() as u32 {
-        edges.push(start(from), commit(from), Rel::ON);
-        for (to, rel) in graph.out(from).filter(|(_, rel)| Rels::DATA.with(Rel::ORDER).has(*rel)) {
-            match rel {
-                Rel::RW => edges.push(start(from), commit(to), Rel::ON),
-                Rel::ON => edges.push(commit(from), commit(to), Rel::ON),
-                _ => edges.push(commit(from), start(to), Rel::ON),
-            }
-        }
-    }
-    edges.into_graph(2 * graph.nodes())
 }
 
 /// Loose writers of each key by their places, and the reads of their versions.
@@ -139,11 +116,14 @@ fn position(loose: &[u32], writer: u32, of: impl Fn(u32) -> u32) -> Option<usize
 
 struct Snapshot<'a> {
     facts: &'a Facts,
+    layers: Layers,
     order: Vec<u32>,
 }
 
 impl Choices for Snapshot<'_> {
     fn violated(&mut self, place: &[u32], choices: &mut Vec<Choice>) {
+        let layers = self.layers;
+        let (start, commit) = (|txn| layers.start(txn), |txn| layers.commit(txn));
         let started = |txn: u32| place[start(txn) as usize];
         let committed = |txn: u32| place[commit(txn) as usize];
         each_key(self.facts, &mut self.order, committed, |loose, reads| {
@@ -176,8 +156,10 @@ pub(crate) fn core(
     isolation: Isolation,
     order: OrderKind,
     budget: &Budget,
-) -> Result<Vec<u32>, Exhausted> {
-    let impossible = |kept: &[u32]| Ok(!is_possible(&facts.only(kept), isolation, order, budget)?);
+) -> Result<Vec<u32>, Stop> {
+    let impossible = |kept: &[u32]| {
+        is_possible(&facts.only(kept), isolation, order, budget).map(|possible| !possible)
+    };
     let all: Vec<u32> = (0..facts.spans.len() as u32).collect();
     // The shortest impossible beginning, then its shortest impossible end.
     let (mut low, mut high) = (0, all.len());
@@ -193,7 +175,9 @@ pub(crate) fn core(
     }
     let window = all[low..].to_vec();
     let facts = facts.only(&window);
-    let impossible = |kept: &[u32]| Ok(!is_possible(&facts.only(kept), isolation, order, budget)?);
+    let impossible = |kept: &[u32]| {
+        is_possible(&facts.only(kept), isolation, order, budget).map(|possible| !possible)
+    };
     let mut kept: Vec<u32> = (0..window.len() as u32).collect();
     let mut size = kept.len().div_ceil(2);
     while size > 0 {

@@ -6,6 +6,7 @@
 
 use std::collections::BTreeSet;
 use std::fmt;
+use std::sync::LazyLock;
 
 /// A consistency level, by any of its names.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -250,14 +251,48 @@ fn closure<'a>(
     reached
 }
 
-/// The canonical levels that some anomalies rule out.
-fn ruled_out<'a>(anomalies: impl IntoIterator<Item = &'a str>) -> BTreeSet<&'static str> {
-    let implied = closure(ANOMALIES, anomalies);
-    let forbids = |model: &str| {
-        PROSCRIBED.iter().any(|(of, what)| *of == model && what.iter().any(|a| implied.contains(a)))
-    };
+/// What follows from the tables, once and for all. A set of anomalies is a word with a bit for each, by its
+/// place in [`ANOMALIES`]; so is one of levels.
+struct Consequences {
+    /// By anomaly: all it is a special case of, itself included.
+    general: Vec<u128>,
+    /// By anomaly: the levels it rules out.
+    rules_out: Vec<u64>,
+    /// By level: the weaker ones, itself included.
+    weaker: Vec<u64>,
+}
+
+const _: () = assert!(ANOMALIES.len() <= 128 && MODELS.len() <= 64);
+
+static CONSEQUENCES: LazyLock<Consequences> = LazyLock::new(|| {
+    let general = |name| closure(ANOMALIES, [name]);
     let weaker = |model| closure(MODELS, [model]);
-    MODELS.iter().map(|(m, _)| *m).filter(|m| weaker(m).into_iter().any(forbids)).collect()
+    let rules_out = |anomaly| {
+        let implied = general(anomaly);
+        let forbids = |model: &str| {
+            let mut of = PROSCRIBED.iter().filter(|(of, _)| *of == model);
+            of.any(|(_, what)| what.iter().any(|a| implied.contains(a)))
+        };
+        let out = MODELS.iter().map(|(m, _)| weaker(m).into_iter().any(forbids));
+        (0..).zip(out).map(|(at, out)| u64::from(out) << at).sum()
+    };
+    let models = |set: BTreeSet<&str>| -> u64 {
+        (0..).zip(MODELS).map(|(at, (m, _))| u64::from(set.contains(m)) << at).sum()
+    };
+    Consequences {
+        general: ANOMALIES
+            .iter()
+            .map(|(name, _)| general(name).into_iter().map(|a| 1 << severity(a)).sum())
+            .collect(),
+        rules_out: ANOMALIES.iter().map(|(name, _)| rules_out(name)).collect(),
+        weaker: MODELS.iter().map(|(model, _)| models(weaker(model))).collect(),
+    }
+});
+
+/// The levels that some anomalies rule out, by a bit each.
+fn ruled_out<'a>(anomalies: impl IntoIterator<Item = &'a str>) -> u64 {
+    let rules_out = |anomaly| CONSEQUENCES.rules_out.get(severity(anomaly)).copied();
+    anomalies.into_iter().filter_map(rules_out).fold(0, |all, out| all | out)
 }
 
 /// Which order, beyond that of the data, a level promises.
@@ -294,13 +329,9 @@ impl Consistency {
         self.given
     }
 
-    fn canonical(self) -> &'static str {
-        MODELS[self.model].0
-    }
-
     /// Whether every history of this level is one of another level.
     pub fn implies(self, weaker: Self) -> bool {
-        closure(MODELS, [self.canonical()]).contains(weaker.canonical())
+        CONSEQUENCES.weaker[self.model] & 1 << weaker.model != 0
     }
 
     /// Whether another name means the same level.
@@ -310,10 +341,7 @@ impl Consistency {
 
     /// Whether an anomaly of that name rules this level out.
     pub fn is_ruled_out_by(self, anomaly: &str) -> bool {
-        let Some((anomaly, _)) = ANOMALIES.iter().find(|(name, _)| *name == anomaly) else {
-            return false;
-        };
-        ruled_out([*anomaly]).contains(self.canonical())
+        ruled_out([anomaly]) & 1 << self.model != 0
     }
 }
 
@@ -342,13 +370,11 @@ pub struct Boundary {
 /// Which levels some anomalies rule out.
 pub fn boundary<'a>(anomalies: impl IntoIterator<Item = &'a str>) -> Boundary {
     let out = ruled_out(anomalies);
-    let is_weakest = |level: &str| {
-        closure(MODELS, [level]).into_iter().all(|weaker| weaker == level || !out.contains(weaker))
-    };
     let mut boundary = Boundary::default();
-    for (index, (level, _)) in MODELS.iter().enumerate().filter(|(_, (l, _))| out.contains(l)) {
-        let side = if is_weakest(level) { &mut boundary.not } else { &mut boundary.also_not };
-        side.insert(friendly(index));
+    for level in (0..MODELS.len()).filter(|level| out & 1 << level != 0) {
+        let is_weakest = CONSEQUENCES.weaker[level] & out == 1 << level;
+        let side = if is_weakest { &mut boundary.not } else { &mut boundary.also_not };
+        side.insert(friendly(level));
     }
     boundary
 }
@@ -359,8 +385,9 @@ pub(crate) fn severity(anomaly: &str) -> usize {
 }
 
 /// Whether an anomaly is a special case of another, or the same.
-pub(crate) fn implies(anomaly: &'static str, general: &str) -> bool {
-    closure(ANOMALIES, [anomaly]).contains(general)
+pub(crate) fn implies(anomaly: &str, general: &str) -> bool {
+    let of = CONSEQUENCES.general.get(severity(anomaly)).copied().unwrap_or_default();
+    of.checked_shr(severity(general) as u32).unwrap_or_default() & 1 != 0
 }
 
 #[cfg(test)]

@@ -14,7 +14,10 @@
 mod bank;
 mod certificate;
 mod completeness;
+mod components;
 mod cycles;
+mod decode;
+mod events;
 mod explain;
 mod facts;
 mod fan;

@@ -34,7 +34,7 @@ impl Span {
 
 /// Adds the edges of an order between transactions, which are in the order of their invocations.
 /// Auxiliary nodes are numbered from `nodes`; returns how many nodes there are then.
-pub(crate) fn add_order(kind: OrderKind, spans: &[Span], nodes: u32, edges: &mut Edges) -> u32 {
+pub(crate) fn add_order(kind: OrderKind, spans: &[Span], nodes: u32, edges: &mut Edges<'_>) -> u32 {
     match kind {
         OrderKind::Data => nodes,
         OrderKind::Process => {
@@ -47,7 +47,7 @@ pub(crate) fn add_order(kind: OrderKind, spans: &[Span], nodes: u32, edges: &mut
 
 /// A chain for each process. Whether a transaction without a return took effect before the next
 /// one of its process is not known, so nothing follows from it.
-fn add_processes(spans: &[Span], edges: &mut Edges) {
+fn add_processes(spans: &[Span], edges: &mut Edges<'_>) {
     let mut last: FxHashMap<Process, u32> = FxHashMap::default();
     for span in spans {
         if let Some(&before) = last.get(&span.process).filter(|_| !planted(Bug::ProcessesForgotten))
@@ -64,7 +64,7 @@ const RETURN: u32 = 1 << 31;
 
 /// One chain of barriers through all of time: a barrier after each run of returns. A return leads
 /// to its barrier, and the last barrier to an invocation: fewer than three edges a transaction.
-fn add_real_time(spans: &[Span], nodes: u32, edges: &mut Edges) -> u32 {
+fn add_real_time(spans: &[Span], nodes: u32, edges: &mut Edges<'_>) -> u32 {
     let mut barriers = nodes;
     let mut in_returns = false;
     for event in events(spans) {

@@ -22,36 +22,17 @@ pub(crate) fn joined(
     if pairs.is_empty() {
         return Ok(Vec::new());
     }
-    let components = graph.components(rels);
+    let components = graph.components(rels, budget)?;
+    let _nodes = budget.hold(4 * (graph.nodes() + pairs.len()) as u64)?;
     // Nodes by component. Edges lead to lower components, so this is against the edges.
     let mut nodes: Vec<u32> = (0..graph.nodes() as u32).collect();
     nodes.sort_by_key(|&node| components.of[node as usize]);
-    let bytes = (components.count() * size_of::<[u64; WORDS]>()) as u64;
-    budget.reserve(bytes)?;
-    let found =
-        rounds(graph, rels, pairs, enough, budget, &components.of, &nodes, components.count());
-    budget.release(bytes);
-    found
-}
-
-#[expect(
-    clippy::too_many_arguments,
-    reason = "the body of `joined`, apart so that memory is given back"
-)]
-fn rounds(
-    graph: &Graph,
-    rels: Rels,
-    pairs: &[(u32, u32)],
-    enough: usize,
-    budget: &Budget,
-    of: &[u32],
-    nodes: &[u32],
-    components: usize,
-) -> Result<Vec<usize>, Exhausted> {
+    let _sets = budget.hold((components.count() * size_of::<[u64; WORDS]>()) as u64)?;
+    let of = &components.of;
     let mut by_end: Vec<u32> = (0..pairs.len() as u32).collect();
     by_end.sort_by_key(|&pair| of[pairs[pair as usize].0 as usize]);
     let end = |pair: u32| of[pairs[pair as usize].0 as usize];
-    let mut reached = vec![[0u64; WORDS]; components];
+    let mut reached = vec![[0u64; WORDS]; components.count()];
     let mut found = Vec::new();
     let mut rest = by_end.as_slice();
     while !rest.is_empty() && found.len() < enough {
@@ -74,7 +55,7 @@ fn rounds(
         for (bit, &component) in ends.iter().enumerate() {
             reached[component as usize][bit / 64] |= 1 << (bit % 64);
         }
-        for &node in nodes {
+        for &node in &nodes {
             let own = of[node as usize] as usize;
             let mut set = reached[own];
             for (to, rel) in graph.out(node) {
@@ -102,11 +83,11 @@ fn rounds(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::transactions::graph::{Edges, Rel};
+    use crate::transactions::graph::{Edges, Rel, Stop};
 
     /// Every answer is that of a plain search, over more ends than fit one round, with cycles.
     #[test]
-    fn as_a_plain_search_finds() -> Result<(), Exhausted> {
+    fn as_a_plain_search_finds() -> Result<(), Stop> {
         const NODES: u32 = 1500;
         let mut seed = 1u64;
         let mut random = |below: u32| {
@@ -115,12 +96,13 @@ mod tests {
                 .wrapping_add(1_442_695_040_888_963_407);
             (seed >> 33) as u32 % below
         };
-        let mut edges = Edges::default();
+        let budget = Budget::unlimited();
+        let mut edges = Edges::new(&budget);
         for _ in 0..2600 {
             let rel = if random(5) == 0 { Rel::RW } else { Rel::WW };
             edges.push(random(NODES), random(NODES), rel);
         }
-        let graph = edges.into_graph(NODES as usize);
+        let graph = edges.into_graph(NODES as usize)?;
         let pairs: Vec<(u32, u32)> = (0..3000).map(|_| (random(NODES), random(NODES))).collect();
         let reaches = |end: u32, start: u32| {
             let mut seen = vec![false; NODES as usize];
@@ -134,7 +116,7 @@ mod tests {
         };
         let expected: Vec<usize> =
             (0..pairs.len()).filter(|&i| reaches(pairs[i].0, pairs[i].1)).collect();
-        let found = joined(&graph, Rels::WW, &pairs, usize::MAX, &Budget::unlimited())?;
+        let found = joined(&graph, Rels::WW, &pairs, usize::MAX, &budget)?;
         assert!(expected.len() > 100 && expected.len() < 2900);
         assert_eq!(found, expected);
         Ok(())

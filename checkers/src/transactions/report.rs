@@ -7,6 +7,7 @@ use serde_json::json;
 
 use super::certificate::{Certificate, Found};
 use super::explain;
+use super::graph::Stop;
 use super::level::{self, Consistency};
 use super::txns::Txns;
 use super::verify::{Workload, verify};
@@ -34,6 +35,13 @@ impl Report {
     /// Notes something that was not decided.
     pub(crate) fn undecided(&mut self, reason: String) {
         self.undecided.push(reason);
+    }
+
+    /// What is said of a history that was not even read to its end.
+    pub(crate) fn unread(self, history: &History, stop: Stop) -> Analysis {
+        let reason = format!("{stop} while its transactions were read");
+        let summary = format!("{} calls, {} not decided", history.calls().len(), self.consistency);
+        Analysis::from_findings(&self.checker, summary, vec![], vec![undecided(history, reason)])
     }
 
     /// Judges. An anomaly is shown only if its certificate was verified against the raw history.

@@ -4,22 +4,23 @@
 //! of writes is not. Cycles are looked for in what is certain. What they leave open of a level is
 //! decided by searching for an order that explains all reads.
 
-use deposed_history::{History, ValueRef};
+use std::cell::LazyCell;
+
+use deposed_history::{History, ValueRef, Word};
 
 use super::certificate::{Because, Certificate, Found, Happened, Proof};
 use super::completeness::{Decided, Subject, add_cycles};
 use super::cycles;
+use super::decode::Reads;
 use super::facts::{Facts, Read, Writers};
-use super::graph::Rel;
+use super::graph::{Rel, Stop};
 use super::interner::NONE;
-use super::isolation::Isolation;
 use super::level::Consistency;
 use super::order::Span;
 use super::planted::{Bug, planted};
 use super::report::Report;
-use super::txns::{Reads, Txns};
+use super::txns::Txns;
 use super::verify::Workload;
-use crate::budget::Exhausted;
 use crate::{Analysis, Budget, Checker};
 
 /// Judges transactions whose micro-operations are `["w", key, value]` and `["r", key, value]`. Each
@@ -30,16 +31,23 @@ pub struct RwRegister {
     pub consistency: Consistency,
 }
 
-/// A read keeps the number of the value it saw, or [`NONE`] for nil.
+/// Any value can be read.
+#[derive(Debug, Default)]
 struct Values;
 
 impl<'h> Reads<'h> for Values {
     const WRITE: &'static str = "w";
 
     #[inline]
-    fn read(&mut self, txns: &mut Txns<'h>, key: u32, seen: ValueRef<'h>) -> Option<u32> {
-        Some(if seen.is_nil() { NONE } else { txns.value(key, seen) })
+    fn see(&mut self, _key: u32, _seen: ValueRef<'h>) -> bool {
+        true
     }
+}
+
+/// What a read keeps: the number of the value it saw, or [`NONE`] for nil.
+#[inline]
+fn value_read(txns: &mut Txns<'_>, key: u32, seen: Word) -> u32 {
+    if seen.is_nil() { NONE } else { txns.value(key, seen) }
 }
 
 impl Checker for RwRegister {
@@ -48,13 +56,16 @@ impl Checker for RwRegister {
     }
 
     fn check(&self, history: &History, budget: &Budget) -> Analysis {
-        let mut txns = Txns::of(history, &mut Values);
+        let mut report = Report::new(self.name(), self.consistency, Workload::Register);
+        let mut txns = match Txns::of::<Values>(history, budget, value_read) {
+            Ok((txns, _)) => txns,
+            Err(stop) => return report.unread(history, stop),
+        };
         let readers = commit_seen(&mut txns);
         let mut found = Found::default();
         Scan::new(&txns).scan(&mut found);
-        let mut report = Report::new(self.name(), self.consistency, Workload::Register);
-        if let Err(exhausted) = self.judge(&txns, budget, &mut found, &mut report) {
-            report.undecided(exhausted.to_string());
+        if let Err(stop) = self.judge(&txns, budget, &mut found, &mut report) {
+            report.undecided(stop.to_string());
         }
         for certificate in found.shown.values_mut().flatten() {
             add_happened(&txns, &readers, certificate);
@@ -91,13 +102,10 @@ impl RwRegister {
         budget: &Budget,
         found: &mut Found<'h>,
         report: &mut Report,
-    ) -> Result<(), Exhausted> {
+    ) -> Result<(), Stop> {
         let order = Decided::order(self.consistency);
-        let (members, facts) = facts(txns);
-        let Some(graph) = facts.graph(order) else {
-            report.undecided("there are too many transactions for a graph of 2^29 nodes".into());
-            return Ok(());
-        };
+        let (members, facts) = facts(txns, budget)?;
+        let graph = facts.graph(order, budget)?;
         report.graph(graph.edges());
         let mut cycles = cycles::find(&graph, members.len() as u32, order, budget)?;
         for step in cycles.shown.iter_mut().flat_map(|cycle| &mut cycle.steps) {
@@ -108,9 +116,10 @@ impl RwRegister {
         if found.counts.keys().any(|name| self.consistency.is_ruled_out_by(name)) {
             return Ok(());
         }
-        let graph_decides =
-            |_: Isolation, facts: &Facts| facts.keys.iter().all(|writers| writers.loose.len() < 2);
-        let subject = Subject { txns, members, facts, graph_decides, reason: &reason };
+        let known = facts.keys.iter().all(|writers| writers.loose.len() < 2);
+        let graph_decides = |_: &Decided| Ok(known);
+        let facts = LazyCell::new(|| (members, facts));
+        let subject = Subject { txns, facts, graph_decides: &graph_decides, reason: &reason };
         if let Some(open) = subject.complete(self.consistency, budget, found)? {
             report.undecided(open);
         }
@@ -119,13 +128,18 @@ impl RwRegister {
 }
 
 /// Every committed transaction's last write to a key is a loose version.
-fn facts(txns: &Txns<'_>) -> (Vec<u32>, Facts) {
+fn facts(txns: &Txns<'_>, budget: &Budget) -> Result<(Vec<u32>, Facts), Stop> {
+    let bytes = txns.len() * (8 + size_of::<Span>())
+        + txns.key_count() * size_of::<Writers>()
+        + txns.mop_count() * size_of::<Read>();
+    let held = Some(budget.hold(bytes as u64)?);
     let members: Vec<u32> = (0..txns.len() as u32).filter(|&txn| txns.is_committed(txn)).collect();
     let mut number = vec![NONE; txns.len()];
     let mut facts = Facts {
         spans: Vec::with_capacity(members.len()),
         keys: vec![Writers::default(); txns.key_count()],
         reads: Vec::with_capacity(txns.mop_count()),
+        held,
     };
     for (node, &txn) in (0..).zip(&members) {
         number[txn as usize] = node;
@@ -154,7 +168,7 @@ fn facts(txns: &Txns<'_>) -> (Vec<u32>, Facts) {
     }
     facts.reads.sort_unstable();
     facts.reads.dedup();
-    (members, facts)
+    Ok((members, facts))
 }
 
 /// Why one transaction precedes another.

@@ -13,7 +13,7 @@ use rustc_hash::FxHashMap;
 
 use super::graph::Graph;
 use super::planted::{Bug, planted};
-use crate::budget::{Budget, Exhausted};
+use crate::budget::{Budget, Exhausted, Held};
 
 /// One event before another.
 pub(crate) type Before = (u32, u32);
@@ -48,6 +48,9 @@ pub(crate) struct Sequencer<'a, C> {
     added_from: FxHashMap<u32, Vec<u32>>,
     visited: Vec<u32>,
     visit: u32,
+    /// The memory it takes.
+    #[expect(dead_code, reason = "it is given back when this is dropped")]
+    held: Held,
 }
 
 enum Propagated {
@@ -62,12 +65,14 @@ impl<'a, C: Choices> Sequencer<'a, C> {
         priority: &'a [u32],
         choices: C,
         budget: &'a Budget,
-    ) -> Self {
+    ) -> Result<Self, Exhausted> {
+        // Per event: five words here and while sorting, and two for each entry of the heap.
+        let held = budget.hold(28 * graph.nodes() as u64)?;
         let mut indegree = vec![0; graph.nodes()];
         for node in 0..graph.nodes() as u32 {
             graph.out(node).for_each(|(to, _)| indegree[to as usize] += 1);
         }
-        Self {
+        Ok(Self {
             graph,
             priority,
             choices,
@@ -77,7 +82,8 @@ impl<'a, C: Choices> Sequencer<'a, C> {
             added_from: FxHashMap::default(),
             visited: vec![0; graph.nodes()],
             visit: 0,
-        }
+            held,
+        })
     }
 
     /// Whether there is an order.

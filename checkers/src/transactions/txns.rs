@@ -1,20 +1,14 @@
 //! The transactions of a history in a few dense arrays.
 
-use deposed_history::{Call, History, ListRef, Outcome, ValueRef};
+use std::ops::Range;
 
+use deposed_history::{Call, History, Outcome, ValueRef, Word};
+
+use super::decode::{ODDITIES_MAX, Oddity, Part, RawMop, RawTxn, Reads, Status, decode};
+use super::graph::Stop;
 use super::interner::{Interner, NONE};
-use super::planted::{Bug, planted};
-
-/// What became of a transaction.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Status {
-    /// It happened.
-    Committed,
-    /// Nobody knows: it counts only once one of its writes was seen, and its reads never.
-    Open,
-    /// It did not happen.
-    Failed,
-}
+use crate::budget::{Budget, Held};
+use crate::parallel::in_parallel;
 
 /// A transaction. Its micro-operations follow those of the one before.
 #[derive(Debug, Clone, Copy)]
@@ -65,28 +59,17 @@ pub(crate) struct Written {
     pub(crate) ambiguous: bool,
 }
 
-/// Something in the history that is no transaction of this workload.
-#[derive(Debug, Clone)]
-pub(crate) struct Oddity {
-    pub(crate) position: u32,
-    pub(crate) what: String,
-}
-
-/// Oddities that are kept.
-const ODDITIES_MAX: usize = 8;
-
 /// Keys a history can have: a micro-operation keeps its key in 31 bits.
 const KEYS_MAX: usize = 1 << 31;
 
-/// What a workload's transactions are made of.
-pub(crate) trait Reads<'h> {
-    /// What the workload calls a write: `append`, `w`.
-    const WRITE: &'static str;
+/// Everything is numbered in 32 bits, of which the highest number is [`NONE`].
+const NUMBER_MAX: usize = NONE as usize - 1;
 
-    /// Takes note of what a committed transaction saw, and says what to keep of it in the
-    /// micro-operation; `None` if that can be no value of a key.
-    fn read(&mut self, txns: &mut Txns<'h>, key: u32, seen: ValueRef<'h>) -> Option<u32>;
-}
+/// Below so many calls a thread is not worth its while.
+const CALLS_PER_PART_MIN: usize = 1 << 12;
+
+/// What the number of a value takes, mostly.
+const BYTES_PER_NUMBER: usize = 8;
 
 /// All transactions of a history.
 #[derive(Debug)]
@@ -94,10 +77,9 @@ pub(crate) struct Txns<'h> {
     pub(crate) history: &'h History,
     list: Vec<Txn>,
     mops: Vec<Mop>,
-    keys: Vec<ValueRef<'h>>,
-    key_numbers: Interner<'h>,
+    keys: Vec<Word>,
     pub(crate) written: Vec<Written>,
-    texts: Vec<ValueRef<'h>>,
+    texts: Vec<Word>,
     value_numbers: Vec<Interner<'h>>,
     /// The last value each key got, and from which transaction: to find intermediate writes.
     last_write: Vec<(u32, u32)>,
@@ -105,106 +87,121 @@ pub(crate) struct Txns<'h> {
     pub(crate) ambiguous: Vec<(u32, u32, u32)>,
     pub(crate) oddities: Vec<Oddity>,
     pub(crate) oddity_count: u64,
+    /// The memory it takes.
+    #[expect(dead_code, reason = "it is given back when this is dropped")]
+    held: Held,
+}
+
+/// A part whose keys have got numbers for all of the history.
+pub(crate) struct Numbered<R> {
+    pub(crate) reads: R,
+    /// By number within the part: that in the whole.
+    pub(crate) keys: Vec<u32>,
 }
 
 impl<'h> Txns<'h> {
-    /// Reads a history.
-    pub(crate) fn of<R: Reads<'h>>(history: &'h History, reads: &mut R) -> Self {
+    /// Reads a history. `keep` says what to keep of what a read saw, in its micro-operation.
+    ///
+    /// Threads read parts of it; then the parts are put together in order, so that all numbers are
+    /// those of one thread.
+    pub(crate) fn of<R: Reads<'h>>(
+        history: &'h History,
+        budget: &Budget,
+        keep: impl Fn(&mut Self, u32, Word) -> u32,
+    ) -> Result<(Self, Vec<Numbered<R>>), Stop> {
+        // Where some calls say that they are transactions, the others are something else.
+        let txn = history.symbol("txn");
+        let is_txn = |call: &Call| Some(history.op(call.invoke).f_symbol()) == txn;
         let calls = history.calls();
-        let mut txns = Self {
+        let only_txns = txn.is_some() && calls.iter().any(is_txn);
+        let size = calls.len().div_ceil(budget.threads).max(CALLS_PER_PART_MIN);
+        let parts: Vec<Range<usize>> = (0..calls.len())
+            .step_by(size)
+            .map(|from| from..(from + size).min(calls.len()))
+            .collect();
+        let parts = in_parallel(budget.threads, parts, |calls| {
+            decode::<R>(history, calls, only_txns, budget)
+        });
+        let parts: Vec<Part<'h, R>> = parts.into_iter().collect::<Result<_, _>>()?;
+        Self::join(history, parts, budget, keep)
+    }
+
+    fn join<R: Reads<'h>>(
+        history: &'h History,
+        parts: Vec<Part<'h, R>>,
+        budget: &Budget,
+        keep: impl Fn(&mut Self, u32, Word) -> u32,
+    ) -> Result<(Self, Vec<Numbered<R>>), Stop> {
+        let sum = |size: fn(&Part<'h, R>) -> usize| parts.iter().map(size).sum::<usize>();
+        let (txns, mops) = (sum(|part| part.txns.len()), sum(|part| part.mops.len()));
+        let (keys, values) = (sum(|part| part.keys.len()), sum(|part| part.writes));
+        if mops > NUMBER_MAX || keys > KEYS_MAX {
+            return Err(Stop::TooLarge);
+        }
+        let bytes = (txns + 1) * size_of::<Txn>()
+            + mops * size_of::<Mop>()
+            + keys * (size_of::<Interner<'_>>() + size_of::<Word>() + Interner::BYTES_PER_VALUE)
+            + values * (size_of::<Written>() + size_of::<Word>() + BYTES_PER_NUMBER);
+        let mut all = Self {
             history,
-            list: Vec::with_capacity(calls.len() + 1),
-            mops: Vec::with_capacity(calls.len() * 3),
+            held: budget.hold(bytes as u64)?,
+            list: Vec::with_capacity(txns + 1),
+            mops: Vec::with_capacity(mops),
             keys: Vec::new(),
-            key_numbers: Interner::default(),
-            written: Vec::with_capacity(calls.len()),
-            texts: Vec::with_capacity(calls.len()),
+            written: Vec::with_capacity(values),
+            texts: Vec::with_capacity(values),
             value_numbers: Vec::new(),
             last_write: Vec::new(),
             ambiguous: Vec::new(),
             oddities: Vec::new(),
             oddity_count: 0,
         };
-        // Where some calls say that they are transactions, the others are something else.
-        let txn = history.symbol("txn");
-        let is_txn = |call: &Call| Some(history.op(call.invoke).f_symbol()) == txn;
-        let only_txns = txn.is_some() && calls.iter().any(is_txn);
-        for (number, call) in calls.iter().enumerate() {
-            if !only_txns || is_txn(call) {
-                txns.add(number as u32, *call, reads);
+        let mut key_numbers = Interner::default();
+        let mut numbered = Vec::with_capacity(parts.len());
+        for part in parts {
+            budget.check()?;
+            let keys: Vec<u32> =
+                part.keys.iter().map(|&key| all.key(key, &mut key_numbers)).collect();
+            let mut mops = part.mops.iter();
+            let mut taken = 0;
+            for txn in &part.txns {
+                let own = mops.by_ref().take((txn.end - taken) as usize);
+                taken = txn.end;
+                all.add(*txn, own, &keys, &keep);
             }
+            all.oddities.extend(part.oddities);
+            all.oddity_count += part.oddity_count;
+            numbered.push(Numbered { reads: part.reads, keys });
         }
-        txns.list.push(Txn { call: NONE, first: txns.mops.len() as u32, status: Status::Failed });
-        txns
+        all.oddities.truncate(ODDITIES_MAX);
+        let first = all.mops.len() as u32;
+        all.list.push(Txn { call: NONE, first, status: Status::Failed });
+        Ok((all, numbered))
     }
 
-    fn add<R: Reads<'h>>(&mut self, number: u32, call: Call, reads: &mut R) {
-        let status = match call.outcome {
-            Outcome::Ok => Status::Committed,
-            Outcome::Info if planted(Bug::OpenAlwaysHappens) => Status::Committed,
-            Outcome::Info => Status::Open,
-            Outcome::Fail => Status::Failed,
-        };
-        let txn = self.list.len() as u32;
-        let first = self.mops.len() as u32;
-        let mut value = ValueRef::Nil;
-        if status == Status::Committed
-            && let Some(complete) = call.complete
-        {
-            value = self.history.op(complete).value();
-        }
-        if value.is_nil() {
-            value = self.history.op(call.invoke).value();
-        }
-        self.list.push(Txn { call: number, first, status });
-        let read = match value.as_list() {
-            Some(list) => self.add_mops(txn, status, list, reads),
-            None => Err(format!("{value} is no list of micro-operations")),
-        };
-        if let Err(what) = read {
-            self.oddity_count += 1;
-            if self.oddities.len() < ODDITIES_MAX {
-                self.oddities.push(Oddity { position: call.invoke, what });
-            }
-        }
-    }
-
-    fn add_mops<R: Reads<'h>>(
+    #[inline]
+    fn add<'m>(
         &mut self,
-        txn: u32,
-        status: Status,
-        list: ListRef<'h>,
-        reads: &mut R,
-    ) -> Result<(), String> {
-        for (at, mop) in list.iter().enumerate() {
-            let parts = mop.as_list().filter(|parts| (2..=3).contains(&parts.len()));
-            let Some((f, key)) = parts.and_then(|p| p.get(0)?.as_str().zip(p.get(1))) else {
-                return Err(format!("{mop} is no micro-operation"));
-            };
-            let value = parts.and_then(|parts| parts.get(2)).unwrap_or(ValueRef::Nil);
-            if f == "r" {
-                if status == Status::Committed {
-                    let key = self.key(key);
-                    let Some(what) = reads.read(self, key, value) else {
-                        return Err(format!("{mop} saw what no key can hold"));
-                    };
-                    self.mops.push(Mop::new(key, false, what));
-                }
-            } else if f == R::WRITE {
-                if value.is_nil() {
-                    return Err(format!("{mop} writes nothing, which is what keys hold at first"));
-                }
-                let key = self.key(key);
-                let what = self.value(key, value);
-                self.wrote(txn, status, what, at as u32);
-                if status != Status::Failed {
-                    self.mops.push(Mop::new(key, true, what));
-                }
-            } else {
-                return Err(format!("{mop} is neither a read (r) nor a write ({})", R::WRITE));
+        txn: RawTxn,
+        mops: impl Iterator<Item = &'m RawMop>,
+        keys: &[u32],
+        keep: &impl Fn(&mut Self, u32, Word) -> u32,
+    ) {
+        let number = self.list.len() as u32;
+        self.list.push(Txn { call: txn.call, first: self.mops.len() as u32, status: txn.status });
+        for (at, mop) in (0..).zip(mops) {
+            let key = keys[mop.key as usize];
+            if !mop.write {
+                let what = keep(self, key, mop.value);
+                self.mops.push(Mop::new(key, false, what));
+                continue;
+            }
+            let what = self.value(key, mop.value);
+            self.wrote(number, txn.status, what, at);
+            if txn.status != Status::Failed {
+                self.mops.push(Mop::new(key, true, what));
             }
         }
-        Ok(())
     }
 
     fn wrote(&mut self, txn: u32, status: Status, value: u32, mop: u32) {
@@ -226,13 +223,13 @@ impl<'h> Txns<'h> {
         }
     }
 
-    fn key(&mut self, key: ValueRef<'h>) -> u32 {
-        if let Some(number) = self.key_numbers.find(key) {
+    fn key(&mut self, key: Word, numbers: &mut Interner<'h>) -> u32 {
+        let value = self.history.view(key);
+        if let Some(number) = numbers.find(value) {
             return number;
         }
-        assert!(self.keys.len() < KEYS_MAX, "fewer than 2^31 keys");
         let number = self.keys.len() as u32;
-        self.key_numbers.insert(key, number);
+        numbers.insert(value, number);
         self.keys.push(key);
         self.value_numbers.push(Interner::default());
         self.last_write.push((NONE, NONE));
@@ -241,7 +238,8 @@ impl<'h> Txns<'h> {
 
     /// The number of a value under a key, new or known.
     #[inline]
-    pub(crate) fn value(&mut self, key: u32, value: ValueRef<'h>) -> u32 {
+    pub(crate) fn value(&mut self, key: u32, word: Word) -> u32 {
+        let value = self.history.view(word);
         let numbers = &mut self.value_numbers[key as usize];
         if let Some(number) = numbers.find(value) {
             return number;
@@ -256,7 +254,7 @@ impl<'h> Txns<'h> {
             next: NONE,
             ambiguous: false,
         });
-        self.texts.push(value);
+        self.texts.push(word);
         number
     }
 
@@ -330,11 +328,11 @@ impl<'h> Txns<'h> {
 
     /// A key as it was written.
     pub(crate) fn key_text(&self, key: u32) -> ValueRef<'h> {
-        self.keys[key as usize]
+        self.history.view(self.keys[key as usize])
     }
 
     /// A value as it was written.
     pub(crate) fn value_text(&self, value: u32) -> ValueRef<'h> {
-        self.texts[value as usize]
+        self.history.view(self.texts[value as usize])
     }
 }

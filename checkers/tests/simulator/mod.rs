@@ -5,7 +5,7 @@ use deposed_history::{Header, History, HistoryBuilder, Op, OpType, Process, Valu
 
 /// How far transactions are kept apart.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Isolation {
+pub(crate) enum Isolation {
     /// Snapshots; a transaction fails if anything it read or wrote has changed since.
     StrictSerializable,
     /// Snapshots; a transaction fails if a key it writes was written since.
@@ -19,20 +19,20 @@ pub enum Isolation {
 
 /// What is simulated.
 #[derive(Debug, Clone)]
-pub struct Simulation {
-    pub isolation: Isolation,
+pub(crate) struct Simulation {
+    pub(crate) isolation: Isolation,
     /// Writes append to lists, instead of replacing what a register holds.
-    pub append: bool,
-    pub seed: u64,
-    pub invocations: usize,
-    pub processes: u32,
+    pub(crate) append: bool,
+    pub(crate) seed: u64,
+    pub(crate) invocations: usize,
+    pub(crate) processes: u32,
     /// Keys in use at a time, and writes to a key before a new one takes its place.
-    pub keys: usize,
-    pub writes_per_key: usize,
-    pub mops_max: usize,
+    pub(crate) keys: usize,
+    pub(crate) writes_per_key: usize,
+    pub(crate) mops_max: usize,
     /// Transactions in a hundred that fail, and that end without an answer, for no reason.
-    pub fail_percent: u64,
-    pub info_percent: u64,
+    pub(crate) fail_percent: u64,
+    pub(crate) info_percent: u64,
 }
 
 impl Default for Simulation {
@@ -54,10 +54,10 @@ impl Default for Simulation {
 
 /// A small generator of random numbers (Vigna's splitmix64).
 #[derive(Debug, Clone)]
-pub struct Random(pub u64);
+pub(crate) struct Random(pub(crate) u64);
 
 impl Random {
-    pub fn next(&mut self) -> u64 {
+    pub(crate) fn next(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
         let mut z = self.0;
         z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
@@ -66,11 +66,11 @@ impl Random {
     }
 
     /// From 0 to below `n`.
-    pub fn below(&mut self, n: u64) -> u64 {
+    pub(crate) fn below(&mut self, n: u64) -> u64 {
         self.next() % n.max(1)
     }
 
-    pub fn percent(&mut self, percent: u64) -> bool {
+    pub(crate) fn percent(&mut self, percent: u64) -> bool {
         self.below(100) < percent
     }
 }
@@ -111,7 +111,7 @@ struct Store {
 
 impl Simulation {
     /// Runs it.
-    pub fn run(&self) -> History {
+    pub(crate) fn run(&self) -> History {
         let mut store = Store {
             simulation: self.clone(),
             random: Random(self.seed),

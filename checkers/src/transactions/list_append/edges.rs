@@ -6,10 +6,13 @@
 //! passed over: a version order is transitive.
 
 use super::super::fan::join;
-use super::super::graph::{Edges, Rel};
+use super::super::graph::{Edges, Rel, Stop};
+use super::super::interner::NONE;
+use super::super::order::Span;
 use super::super::planted::{Bug, planted};
 use super::super::txns::Txns;
 use super::versions::Versions;
+use crate::budget::{Budget, Held};
 
 /// The edges of the data, and what is needed to explain them.
 #[derive(Debug, Default)]
@@ -18,11 +21,25 @@ pub(crate) struct Data {
     next: Vec<Option<(u32, u32)>>,
     /// Committed appends of each key that nobody saw, by their transaction: (key, writer, value).
     tails: Vec<(u32, u32, u32)>,
+    /// The memory it takes.
+    #[expect(dead_code, reason = "it is given back when this is dropped")]
+    held: Option<Held>,
+}
+
+/// What the graph is once edges were added.
+pub(crate) struct Added {
+    /// How many nodes it has.
+    pub(crate) nodes: u32,
+    /// Whether edges of a guess are among them.
+    pub(crate) guessed: bool,
 }
 
 impl Data {
-    pub(crate) fn of(txns: &Txns<'_>, versions: &Versions) -> Self {
-        let mut data = Self::default();
+    pub(crate) fn of(txns: &Txns<'_>, versions: &Versions, budget: &Budget) -> Result<Self, Stop> {
+        let length = versions.length();
+        let held = budget.hold((length * size_of::<Option<(u32, u32)>>()) as u64)?;
+        let mut data = Self { held: Some(held), ..Self::default() };
+        data.next.reserve_exact(length);
         for key in 0..txns.key_count() as u32 {
             let order = versions.order(key);
             let base = data.next.len();
@@ -47,7 +64,7 @@ impl Data {
             }
         }
         data.tails.sort_by_key(|&(key, ..)| key);
-        data
+        Ok(data)
     }
 
     /// Who wrote the next version after the first `length` elements of a key's order, and which
@@ -106,15 +123,14 @@ impl Data {
         next.is_none_or(|(_, value)| !saw(value)).then_some(next)
     }
 
-    /// Adds all edges. Auxiliary nodes are numbered from `nodes`; returns how many nodes there are
-    /// then.
+    /// Adds all edges. Auxiliary nodes are numbered from `nodes`.
     pub(crate) fn add_edges(
         &self,
         txns: &Txns<'_>,
         versions: &Versions,
         nodes: u32,
-        edges: &mut Edges,
-    ) -> u32 {
+        edges: &mut Edges<'_>,
+    ) -> Added {
         for key in 0..txns.key_count() as u32 {
             let mut before = None;
             for (at, &value) in versions.order(key).iter().enumerate() {
@@ -163,11 +179,12 @@ impl Data {
         versions: &Versions,
         whole: &mut Vec<(u32, u32)>,
         nodes: u32,
-        edges: &mut Edges,
-    ) -> u32 {
+        edges: &mut Edges<'_>,
+    ) -> Added {
         whole.sort_unstable();
         whole.dedup();
         let mut nodes = nodes;
+        let mut guessed = false;
         let mut rest = self.tails.as_slice();
         while let Some(&(key, ..)) = rest.first() {
             let (tail, after) = rest.split_at(rest.partition_point(|&(k, ..)| k == key));
@@ -183,7 +200,22 @@ impl Data {
             let to = whole.partition_point(|&(k, _)| k <= key);
             let readers = whole[from..to].iter().map(|&(_, reader)| reader);
             nodes = join(readers, &writers, nodes, edges);
+            if writers.len() > 1 {
+                guessed = true;
+                guess(txns, &mut writers, edges);
+            }
         }
-        nodes
+        Added { nodes, guessed }
+    }
+}
+
+/// Orders writers of which nobody knows the order by when they ended, for one that did not: began.
+fn guess(txns: &Txns<'_>, writers: &mut [u32], edges: &mut Edges<'_>) {
+    writers.sort_by_key(|&writer| {
+        let Span { invoke, ret, .. } = Span::of(txns, writer, writer);
+        if ret == NONE { invoke } else { ret }
+    });
+    for pair in writers.windows(2) {
+        edges.push(pair[0], pair[1], Rel::GUESS);
     }
 }

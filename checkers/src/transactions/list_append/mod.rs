@@ -8,23 +8,26 @@ mod reasons;
 mod scan;
 mod versions;
 
+use std::cell::LazyCell;
+
 use deposed_history::History;
 
 use super::certificate::Found;
 use super::completeness::{Decided, Subject, add_cycles};
 use super::cycles;
+use super::events::Layers;
 use super::facts::{Facts, Read, Writers};
-use super::graph::Edges;
+use super::graph::{Edges, Graph, Rel, Rels, Stop};
 use super::interner::NONE;
 use super::isolation::Isolation;
-use super::level::Consistency;
+use super::level::{Consistency, OrderKind};
 use super::order::{Span, add_order};
 use super::report::Report;
 use super::txns::Txns;
 use super::verify::Workload;
-use crate::budget::Exhausted;
+use crate::parallel::both;
 use crate::{Analysis, Budget, Checker};
-use edges::Data;
+use edges::{Added, Data};
 use versions::{Longest, Versions};
 
 /// Judges transactions whose micro-operations are `["append", key, element]` and
@@ -41,23 +44,35 @@ impl Checker for ListAppend {
     }
 
     fn check(&self, history: &History, budget: &Budget) -> Analysis {
-        let mut longest = Longest::default();
-        let mut txns = Txns::of(history, &mut longest);
-        let versions = Versions::of(&mut txns, &longest);
-        let mut found = Found::default();
-        scan::scan(&txns, &versions, &mut found);
         let mut report = Report::new(self.name(), self.consistency, Workload::Append);
-        if let Err(exhausted) = self.judge(&txns, &versions, budget, &mut found, &mut report) {
-            report.undecided(exhausted.to_string());
+        match self.read(history, budget) {
+            Ok((txns, versions)) => {
+                let mut found = Found::default();
+                if let Err(stop) = self.judge(&txns, &versions, budget, &mut found, &mut report) {
+                    report.undecided(stop.to_string());
+                }
+                for certificate in found.shown.values_mut().flatten() {
+                    reasons::add_happened(&txns, &versions, certificate);
+                }
+                report.conclude(&txns, found)
+            }
+            Err(stop) => report.unread(history, stop),
         }
-        for certificate in found.shown.values_mut().flatten() {
-            reasons::add_happened(&txns, &versions, certificate);
-        }
-        report.conclude(&txns, found)
     }
 }
 
 impl ListAppend {
+    fn read<'h>(
+        &self,
+        history: &'h History,
+        budget: &Budget,
+    ) -> Result<(Txns<'h>, Versions), Stop> {
+        let keep = |txns: &mut Txns<'h>, _, seen| versions::length(txns, seen);
+        let (mut txns, parts) = Txns::of::<Longest<'h>>(history, budget, keep)?;
+        let versions = Versions::of(&mut txns, &Longest::of(&parts), budget)?;
+        Ok((txns, versions))
+    }
+
     fn judge<'h>(
         &self,
         txns: &Txns<'h>,
@@ -65,28 +80,32 @@ impl ListAppend {
         budget: &Budget,
         found: &mut Found<'h>,
         report: &mut Report,
-    ) -> Result<(), Exhausted> {
+    ) -> Result<(), Stop> {
         let order = Decided::order(self.consistency);
-        let data = Data::of(txns, versions);
-        let mut edges = Edges::with_capacity(txns.mop_count() + 3 * txns.len());
-        let real = txns.len() as u32;
-        let nodes = data.add_edges(txns, versions, real, &mut edges);
-        let committed = (0..real).filter(|&txn| txns.is_committed(txn));
-        let spans: Vec<Span> = committed.map(|txn| Span::of(txns, txn, txn)).collect();
-        let nodes = add_order(order, &spans, nodes, &mut edges);
-        report.graph(edges.len());
-        if !edges.fit(nodes) {
-            report.undecided("there are too many transactions for a graph of 2^29 nodes".into());
-            return Ok(());
-        }
-        let cycles = cycles::find(&edges.into_graph(nodes as usize), real, order, budget)?;
-        let reason = |from, rel, to| reasons::reason(txns, versions, &data, (from, rel, to));
+        let scan = || {
+            let mut found = Found::default();
+            let scanned = scan::scan(txns, versions, budget, &mut found);
+            (scanned, found)
+        };
+        let search = || -> Result<_, Stop> {
+            let graph = Dependencies::of(txns, versions, order, budget)?;
+            let cycles = cycles::find(&graph.graph, txns.len() as u32, order, budget)?;
+            Ok((graph, cycles))
+        };
+        let ((scanned, scan_found), searched) = both(budget.threads, scan, search);
+        *found = scan_found;
+        let (dependencies, cycles) = searched?;
+        let Dependencies { data, graph, .. } = &dependencies;
+        report.graph(graph.edges());
+        let reason = |from, rel, to| reasons::reason(txns, versions, data, (from, rel, to));
         add_cycles(txns, order, cycles, &reason, found);
+        scanned?;
         if found.counts.keys().any(|name| self.consistency.is_ruled_out_by(name)) {
             return Ok(());
         }
-        let (members, facts) = facts(txns, versions, &data, spans);
-        let subject = Subject { txns, members, facts, graph_decides, reason: &reason };
+        let graph_decides = |level: &Decided| dependencies.decides(level, order, budget);
+        let facts = LazyCell::new(|| facts(txns, versions, data));
+        let subject = Subject { txns, facts, graph_decides: &graph_decides, reason: &reason };
         if let Some(open) = subject.complete(self.consistency, budget, found)? {
             report.undecided(open);
         }
@@ -94,19 +113,61 @@ impl ListAppend {
     }
 }
 
-/// An order of an acyclic graph is right if it is serial. In one of snapshots, two appends to
-/// a key that nobody saw must not overlap either, and the graph does not know which comes first.
-fn graph_decides(isolation: Isolation, facts: &Facts) -> bool {
-    isolation == Isolation::Serial || facts.keys.iter().all(|writers| writers.loose.len() < 2)
+/// The graph of all dependencies.
+struct Dependencies {
+    data: Data,
+    graph: Graph,
+    /// Nodes below are transactions.
+    real: u32,
+    /// Whether the graph leaves the order of some appends open, those that nobody saw.
+    guessed: bool,
+}
+
+impl Dependencies {
+    fn of(
+        txns: &Txns<'_>,
+        versions: &Versions,
+        order: OrderKind,
+        budget: &Budget,
+    ) -> Result<Self, Stop> {
+        let data = Data::of(txns, versions, budget)?;
+        let mut edges = Edges::with_capacity(txns.mop_count() + 3 * txns.len(), budget);
+        let real = txns.len() as u32;
+        let Added { nodes, guessed } = data.add_edges(txns, versions, real, &mut edges);
+        budget.check()?;
+        let spans = spans(txns);
+        let nodes = add_order(order, &spans, nodes, &mut edges);
+        let graph = edges.into_graph(nodes as usize)?;
+        Ok(Self { data, graph, real, guessed })
+    }
+
+    /// Whether that no cycle was found proves that a level has its order. Of a serial one it does. In
+    /// one of snapshots, two appends to a key that nobody saw must not overlap either, and the graph
+    /// does not know which comes first: then it proves it only if the likely order is one.
+    fn decides(&self, level: &Decided, order: OrderKind, budget: &Budget) -> Result<bool, Stop> {
+        if level.isolation == Some(Isolation::Serial) || !self.guessed {
+            return Ok(true);
+        }
+        let data = Rels::DATA.with(Rel::GUESS);
+        let rels = match level.order {
+            OrderKind::Data => data,
+            kind if kind == order => data.with(Rel::ORDER),
+            _ => return Ok(false),
+        };
+        let layers = Layers::snapshot(&self.graph, self.real, rels);
+        Ok(self.graph.components_of_events(layers, budget)?.is_acyclic())
+    }
+}
+
+/// When the committed transactions ran.
+fn spans(txns: &Txns<'_>) -> Vec<Span> {
+    let committed = (0..txns.len() as u32).filter(|&txn| txns.is_committed(txn));
+    committed.map(|txn| Span::of(txns, txn, txn)).collect()
 }
 
 /// The versions as chains, and appends that nobody saw as loose writers.
-fn facts(
-    txns: &Txns<'_>,
-    versions: &Versions,
-    data: &Data,
-    mut spans: Vec<Span>,
-) -> (Vec<u32>, Facts) {
+fn facts(txns: &Txns<'_>, versions: &Versions, data: &Data) -> (Vec<u32>, Facts) {
+    let mut spans = spans(txns);
     let members: Vec<u32> = spans.iter().map(|span| span.node).collect();
     let mut number = vec![NONE; txns.len()];
     for (node, span) in (0..).zip(&mut spans) {
@@ -136,5 +197,5 @@ fn facts(
     }
     reads.sort_unstable();
     reads.dedup();
-    (members, Facts { spans, keys, reads })
+    (members, Facts { spans, keys, reads, held: None })
 }

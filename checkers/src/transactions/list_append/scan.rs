@@ -5,13 +5,25 @@ use super::super::interner::NONE;
 use super::super::planted::{Bug, planted};
 use super::super::txns::Txns;
 use super::versions::Versions;
+use crate::budget::{Budget, Exhausted};
+
+/// Transactions between two looks at the clock.
+const TXNS_PER_LOOK: u32 = 1 << 12;
 
 /// Looks at every committed read and append once.
-pub(crate) fn scan<'h>(txns: &Txns<'h>, versions: &Versions, found: &mut Found<'h>) {
+pub(crate) fn scan<'h>(
+    txns: &Txns<'h>,
+    versions: &Versions,
+    budget: &Budget,
+    found: &mut Found<'h>,
+) -> Result<(), Exhausted> {
     let bad_orders: Vec<Bad> =
         (0..txns.key_count() as u32).map(|key| Bad::of(txns, versions.order(key))).collect();
     let mut own = Own::new(txns.key_count());
     for txn in (0..txns.len() as u32).filter(|&txn| txns.is_committed(txn)) {
+        if txn.is_multiple_of(TXNS_PER_LOOK) {
+            budget.check()?;
+        }
         for (at, mop) in (0..).zip(txns.mops(txn)) {
             let key = mop.key();
             own.enter(txn, key);
@@ -43,6 +55,7 @@ pub(crate) fn scan<'h>(txns: &Txns<'h>, versions: &Versions, found: &mut Found<'
         own_order(txns, versions, key, found);
     }
     own_order_unseen(txns, versions, found);
+    Ok(())
 }
 
 /// From which length on a list has an element that it should not have; [`NONE`] if it never has.

@@ -3,12 +3,15 @@
 //! The longest committed read of a key is its version order, and every other read a prefix of it.
 //! A read that is none, a *stray*, is an anomaly; its elements are kept on the side.
 
-use deposed_history::{ListRef, ValueRef};
+use deposed_history::{ListRef, ValueRef, Word};
 use rustc_hash::FxHashMap;
 
+use super::super::decode::Reads;
+use super::super::graph::Stop;
 use super::super::interner::NONE;
 use super::super::planted::{Bug, planted};
-use super::super::txns::{Reads, Txns};
+use super::super::txns::{Numbered, Txns};
+use crate::budget::{Budget, Held};
 
 /// Reads of strays have this bit in their micro-operation, and the number of the stray.
 const STRAY: u32 = 1 << 31;
@@ -30,21 +33,44 @@ struct LongestOfKey<'h> {
 impl<'h> Reads<'h> for Longest<'h> {
     const WRITE: &'static str = "append";
 
-    /// Keeps the length: with the longest read it tells the elements.
     #[inline]
-    fn read(&mut self, _txns: &mut Txns<'h>, key: u32, seen: ValueRef<'h>) -> Option<u32> {
-        let list = match seen {
-            ValueRef::Nil => return Some(0),
-            ValueRef::List(list) if list.len() < STRAY as usize => list,
-            _ => return None,
-        };
+    fn see(&mut self, key: u32, seen: ValueRef<'h>) -> bool {
+        match seen {
+            ValueRef::Nil => true,
+            ValueRef::List(list) if list.len() < STRAY as usize => {
+                self.add(key, list);
+                true
+            }
+            _ => false,
+        }
+    }
+}
+
+impl<'h> Longest<'h> {
+    /// That of a whole history, from those of its parts.
+    pub(crate) fn of(parts: &[Numbered<Self>]) -> Self {
+        let mut whole = Self::default();
+        for Numbered { reads, keys } in parts {
+            for (of_key, &key) in reads.keys.iter().zip(keys) {
+                if let Some(list) = of_key.list {
+                    whole.add(key, list);
+                    whole.keys[key as usize].forked |= of_key.forked;
+                }
+            }
+            whole.forked |= reads.forked;
+        }
+        whole
+    }
+
+    #[inline]
+    fn add(&mut self, key: u32, list: ListRef<'h>) {
         if self.keys.len() <= key as usize {
             self.keys.resize(key as usize + 1, LongestOfKey::default());
         }
         let of_key = &mut self.keys[key as usize];
         let Some(longest) = of_key.list else {
             of_key.list = Some(list);
-            return Some(list.len() as u32);
+            return;
         };
         let (short, long) =
             if list.len() <= longest.len() { (list, longest) } else { (longest, list) };
@@ -53,8 +79,13 @@ impl<'h> Reads<'h> for Longest<'h> {
             self.forked = true;
         }
         of_key.list = Some(long);
-        Some(list.len() as u32)
     }
+}
+
+/// What a read keeps: its length. With the longest read it tells the elements.
+#[inline]
+pub(crate) fn length(txns: &Txns<'_>, seen: Word) -> u32 {
+    txns.history.word_list(seen).map_or(0, |list| list.len() as u32)
 }
 
 /// A read that is no prefix of its key's order.
@@ -79,17 +110,33 @@ pub(crate) struct Versions {
     stray_values: Vec<u32>,
     /// By key: a transaction that read the whole order.
     pub(crate) whole_reader: Vec<u32>,
+    /// The memory it takes.
+    #[expect(dead_code, reason = "it is given back when this is dropped")]
+    held: Option<Held>,
 }
 
 impl Versions {
     /// Finds the orders, and which open transactions happened.
-    pub(crate) fn of<'h>(txns: &mut Txns<'h>, longest: &Longest<'h>) -> Self {
+    pub(crate) fn of<'h>(
+        txns: &mut Txns<'h>,
+        longest: &Longest<'h>,
+        budget: &Budget,
+    ) -> Result<Self, Stop> {
         let keys = txns.key_count();
-        let mut versions = Self { whole_reader: vec![NONE; keys], ..Self::default() };
+        let elements: usize =
+            longest.keys.iter().filter_map(|of_key| of_key.list).map(ListRef::len).sum();
+        if elements > STRAY as usize {
+            return Err(Stop::TooLarge);
+        }
+        // Elements, places by value, and three words a key.
+        let bytes = 4 * (elements + txns.written.len().max(elements) + 3 * keys);
+        let held = Some(budget.hold(bytes as u64)?);
+        let mut versions = Self { whole_reader: vec![NONE; keys], held, ..Self::default() };
+        versions.elements.reserve_exact(elements);
         versions.first.push(0);
         for key in 0..keys as u32 {
             if let Some(list) = longest.keys.get(key as usize).and_then(|of_key| of_key.list) {
-                for element in list.iter() {
+                for element in list.words().iter() {
                     let value = txns.value(key, element);
                     versions.elements.push(value);
                 }
@@ -99,12 +146,14 @@ impl Versions {
         if longest.forked {
             versions.find_strays(txns, longest);
         }
+        budget.check()?;
         versions.place = vec![0; txns.written.len()];
-        for key in 0..keys as u32 {
-            for (at, &value) in versions.order(key).to_vec().iter().enumerate() {
-                let place = &mut versions.place[value as usize];
-                if *place == 0 {
-                    *place = at as u32 + 1;
+        for bounds in versions.first.windows(2) {
+            let order = &versions.elements[bounds[0] as usize..bounds[1] as usize];
+            for (place, &value) in (1..).zip(order) {
+                let known = &mut versions.place[value as usize];
+                if *known == 0 {
+                    *known = place;
                 }
             }
         }
@@ -132,7 +181,7 @@ impl Versions {
                 }
             }
         }
-        versions
+        Ok(versions)
     }
 
     /// Looks again at every read of a key whose reads do not agree.
@@ -154,7 +203,7 @@ impl Versions {
                     continue;
                 }
                 let key = mop.key();
-                let elements: Vec<u32> = list.iter().map(|v| txns.value(key, v)).collect();
+                let elements: Vec<u32> = list.words().iter().map(|v| txns.value(key, v)).collect();
                 let strays = &mut self.strays;
                 let number = *known.entry((key, elements)).or_insert_with_key(|(_, elements)| {
                     strays.push(Stray { key, elements: elements.clone(), reader: txn });
@@ -170,6 +219,11 @@ impl Versions {
     pub(crate) fn order(&self, key: u32) -> &[u32] {
         let key = key as usize;
         &self.elements[self.first[key] as usize..self.first[key + 1] as usize]
+    }
+
+    /// How long the orders of all keys are.
+    pub(crate) const fn length(&self) -> usize {
+        self.elements.len()
     }
 
     /// Where a key's order begins among those of all keys.

@@ -4,7 +4,6 @@
 mod exhaustive;
 mod oracle;
 #[path = "../../../tests/simulator/mod.rs"]
-#[expect(unreachable_pub, reason = "benches include it too")]
 mod simulator;
 
 use self::oracle::Small;
