@@ -5,7 +5,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
 use deposed_agent::{Answer, Backend, Cut, Spare, Spec};
@@ -38,6 +38,8 @@ pub(crate) struct PartitionNemesis {
     /// Links of the partition in force that got through when they were tried, as words; `None`
     /// before they are.
     leaks: Option<Vec<String>>,
+    /// How long the last one took, from the decision until every node had said that it is in force.
+    took: Duration,
 }
 
 impl PartitionNemesis {
@@ -49,6 +51,7 @@ impl PartitionNemesis {
             addrs: BTreeMap::new(),
             reached: BTreeMap::new(),
             leaks: None,
+            took: Duration::ZERO,
         }
     }
 
@@ -257,6 +260,7 @@ impl Nemesis for PartitionNemesis {
         choice: &Choice,
         name: &str,
     ) -> Result<(), FaultError> {
+        let decided = Instant::now();
         self.leaks = None;
         let drawn = read(choice)?;
         let specs = drawn.grudge.receivers().map(|(node, senders)| {
@@ -272,7 +276,10 @@ impl Nemesis for PartitionNemesis {
             };
             (node.to_owned(), Spec::Cut(cut))
         });
-        self.agents.apply(name, specs.collect()).await
+        self.agents.apply(name, specs.collect()).await?;
+        self.took = decided.elapsed();
+        tracing::info!(took = ?self.took, "the partition is in force everywhere");
+        Ok(())
     }
 
     async fn evidence(
@@ -311,7 +318,13 @@ impl Nemesis for PartitionNemesis {
                 dropped.insert(sender.clone(), packets.into());
             }
             let backend = self.facts[receiver].backend;
-            figures.insert(receiver.to_owned(), json!({ "backend": backend, "dropped": dropped }));
+            let in_force_within_us = self.took.as_micros() as u64;
+            let seen = json!({
+                "backend": backend,
+                "dropped": dropped,
+                "in_force_within_us": in_force_within_us,
+            });
+            figures.insert(receiver.to_owned(), seen);
         }
         doubts.extend(self.agents.objections(name, &choice.nodes).await?);
         let links = drawn.grudge.links().count();

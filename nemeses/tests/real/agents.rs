@@ -1,0 +1,116 @@
+//! Agents that die, and agents that lie.
+
+use std::time::{Duration, Instant};
+
+use deposed_core::{Effect, FaultContext};
+
+use crate::namespaces::{Namespace, Namespaces};
+use crate::{NAME, agents, assert_proven, hurt, nemesis, nemesis_with, store};
+
+/// Kills every agent that serves, and none of their keepers.
+const KILL_AGENTS: &str = r#"for c in /proc/[0-9]*/cmdline; do
+  case $(tr '\0' ' ' <$c) in /var/lib/deposed/agent-*serve*) p=${c#/proc/}; kill -9 ${p%/cmdline};; esac
+done 2>/dev/null"#;
+
+/// Puts a program in the place of the agent that says what is wanted of it and does nothing.
+const LIE: &str = r#"cat >/run/liar <<'END'
+#!/bin/sh
+while read -r line; do case $line in
+  *'"do":"prove"'*|*'"do":"undo"'*) echo '{"seen":{"holds":true,"summary":"all is well","figures":{}}}';;
+  *) echo '"done"';;
+esac; done
+END
+chmod +x /run/liar
+for a in /var/lib/deposed/agent-*; do mount --bind /run/liar $a; done"#;
+
+fn stopped(node: &Namespace) -> bool {
+    node.sh("grep '^State' /proc/$(cat /run/store.pid)/status").contains("stopped")
+}
+
+async fn until(what: &str, mut is: impl FnMut() -> bool) {
+    let patience = Instant::now() + Duration::from_secs(60);
+    while !is() {
+        assert!(Instant::now() < patience, "never came true: {what}");
+        tokio::time::sleep(Duration::from_millis(100)).await;
+    }
+}
+
+/// An agent that is killed while it is wanted is replaced, and its faults stay in force; one that is
+/// killed where nobody can replace it leaves a node that heals itself.
+#[tokio::test]
+async fn a_killed_agent_is_replaced_or_its_node_heals_itself() {
+    let net = Namespaces::new(2);
+    let cx = store::running(&net).await;
+    let before = net.everywhere("iptables -S");
+    let agents = agents(3);
+    let mut pause = nemesis_with("pause:n1", &cx, &agents).await;
+    let mut partition = nemesis_with("partition:n1", &cx, &agents).await;
+    let (paused, seen) = hurt(&mut *pause, &cx, "pause-1").await;
+    assert_proven(&seen);
+    let (cut, seen) = hurt(&mut *partition, &cx, "partition-2").await;
+    assert_proven(&seen);
+    net.everywhere(KILL_AGENTS);
+    tokio::time::sleep(Duration::from_secs(4)).await;
+    assert_proven(&pause.evidence(&cx, &paused, "pause-1").await.unwrap());
+    assert_proven(&partition.evidence(&cx, &cut, "partition-2").await.unwrap());
+    net.node(1).set_cut(true);
+    net.node(2).set_cut(true);
+    net.everywhere(KILL_AGENTS);
+    until("the store goes on", || !stopped(net.node(1))).await;
+    until("the rules are gone", || net.everywhere("iptables -S") == before).await;
+    assert_eq!(net.everywhere("ls /run/deposed/faults"), ["", ""]);
+}
+
+/// An agent that claims to have done what it did not is found out by those who look past it.
+#[tokio::test]
+async fn an_agent_that_lies_is_found_out() {
+    let net = Namespaces::new(2);
+    let cx = store::running(&net).await;
+    for (fault, truth) in [
+        ("partition:n1", "still reaches"),
+        ("kill:n1", "is still there"),
+        ("pause:n1", "is not stopped"),
+    ] {
+        let mut nemesis = nemesis(fault, &cx).await;
+        lie(&net);
+        let (choice, seen) = hurt(&mut *nemesis, &cx, NAME).await;
+        assert_eq!(seen.effect, Effect::Indeterminate, "{fault}: {}", seen.summary);
+        assert!(seen.summary.contains(truth), "{fault}: {}", seen.summary);
+        confess(&net);
+        assert_proven(&nemesis.heal(&cx, &choice, NAME).await.unwrap());
+    }
+}
+
+/// An agent that claims to have healed what it did not is found out as well.
+#[tokio::test]
+async fn an_agent_that_lies_about_healing_is_found_out() {
+    let net = Namespaces::new(2);
+    let cx: FaultContext = store::running(&net).await;
+    for (fault, truth) in
+        [("partition:n1", "the rules are still on"), ("pause:n1", "still stopped")]
+    {
+        let mut nemesis = nemesis(fault, &cx).await;
+        let (choice, seen) = hurt(&mut *nemesis, &cx, NAME).await;
+        assert_proven(&seen);
+        lie(&net);
+        let healed = nemesis.heal(&cx, &choice, NAME).await.unwrap();
+        assert_eq!(healed.effect, Effect::Indeterminate, "{fault}: {}", healed.summary);
+        assert!(healed.summary.contains(truth), "{fault}: {}", healed.summary);
+        confess(&net);
+        assert_proven(&nemesis.heal(&cx, &choice, NAME).await.unwrap());
+    }
+}
+
+fn lie(net: &Namespaces) {
+    net.everywhere(LIE);
+    net.everywhere(KILL_AGENTS);
+}
+
+fn confess(net: &Namespaces) {
+    net.everywhere(
+        "for a in /var/lib/deposed/agent-*; do umount -l $a; done
+         for c in /proc/[0-9]*/cmdline; do
+           case $(tr '\\0' ' ' <$c) in */bin/sh*agent-*serve*) p=${c#/proc/}; kill -9 ${p%/cmdline};; esac
+         done 2>/dev/null",
+    );
+}
