@@ -1,10 +1,13 @@
-//! Which nodes have their store killed or paused just now, so that two faults of processes never
-//! hold the same node and each can prove what it did.
+//! What is in hand just now, so that each fault can prove what it did: two faults of processes never hold the
+//! store of the same node, and two faults of links never hold the network.
 
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// The nodes in hand, shared by the lanes of a run.
+/// What stands for the links between nodes: no node has such a name.
+const LINKS: &str = "the links";
+
+/// What is in hand, shared by the lanes of a run.
 #[derive(Debug, Clone, Default)]
 pub struct Claims(Arc<Mutex<BTreeSet<String>>>);
 
@@ -21,6 +24,16 @@ impl Claims {
         let picked = pick(&free);
         held.extend(picked.iter().cloned());
         picked
+    }
+
+    /// Claims the links between nodes; says whether they were free.
+    pub(crate) fn take_links(&self) -> bool {
+        !self.take(&[LINKS.to_owned()], <[String]>::to_vec).is_empty()
+    }
+
+    /// Gives the links back.
+    pub(crate) fn release_links(&self) {
+        self.release([&LINKS.to_owned()]);
     }
 
     /// Gives nodes back.

@@ -48,6 +48,15 @@ pub(crate) struct NodeFacts {
 /// The chain of partitions. With nft, the table of the same name in lower case.
 pub(crate) const CHAIN: &str = "DEPOSED";
 
+/// The chain of links that are refused.
+pub(crate) const CHAIN_REJECT: &str = "DEPOSED-REJECT";
+
+/// The chain of links that flap.
+pub(crate) const CHAIN_FLAP: &str = "DEPOSED-FLAP";
+
+/// Every chain of ours.
+const CHAINS: [&str; 3] = [CHAIN, CHAIN_REJECT, CHAIN_FLAP];
+
 /// Where system programs are, for shells whose PATH lacks them.
 pub(crate) const PATH: &str = "PATH=$PATH:/usr/sbin:/sbin; export PATH\n";
 
@@ -112,52 +121,62 @@ pub(crate) fn parse_facts(text: &str) -> NodeFacts {
 
 /// Removes everything of ours from whatever firewalls the node has, and fails if it is still there.
 pub(crate) fn restore_script() -> String {
+    let chains = CHAINS.join(" ");
+    let tables = chains.to_lowercase();
     format!(
         r#"{PATH}
 left=
-for t in iptables ip6tables; do
-  command -v $t >/dev/null || continue
-  $t -w 5 -S DEPOSED >/dev/null 2>&1 || continue
-  for c in INPUT FORWARD; do
-    n=0
-    while [ $n -lt 8 ] && $t -w 5 -D $c -j DEPOSED 2>/dev/null; do n=$((n+1)); done
+for d in {chains}; do
+  for t in iptables ip6tables; do
+    command -v $t >/dev/null || continue
+    $t -w 5 -S $d >/dev/null 2>&1 || continue
+    for c in INPUT FORWARD; do
+      n=0
+      while [ $n -lt 8 ] && $t -w 5 -D $c -j $d 2>/dev/null; do n=$((n+1)); done
+    done
+    $t -w 5 -F $d; $t -w 5 -X $d
+    if $t -w 5 -S $d >/dev/null 2>&1; then left="$left $t"; fi
   done
-  $t -w 5 -F DEPOSED; $t -w 5 -X DEPOSED
-  if $t -w 5 -S DEPOSED >/dev/null 2>&1; then left="$left $t"; fi
 done
-if command -v nft >/dev/null && nft list table inet deposed >/dev/null 2>&1; then
-  nft delete table inet deposed
-  if nft list table inet deposed >/dev/null 2>&1; then left="$left nft"; fi
-fi
+for d in {tables}; do
+  command -v nft >/dev/null && nft list table inet $d >/dev/null 2>&1 || continue
+  nft delete table inet $d
+  if nft list table inet $d >/dev/null 2>&1; then left="$left nft"; fi
+done
 [ -z "$left" ] || {{ echo "the rules of deposed are still in:$left" >&2; exit 1; }}
 "#
     )
 }
 
-/// Prints our rules with their counters; prints nothing if there are none.
-pub(crate) fn counters_script() -> String {
+/// Prints the rules of one of our chains with their counters; prints nothing if there are none.
+pub(crate) fn counters_script(chain: &str) -> String {
+    let table = chain.to_lowercase();
     format!(
         r#"{PATH}
 for t in iptables ip6tables; do
-  if command -v $t >/dev/null; then $t -w 5 -v -S DEPOSED 2>/dev/null; fi
+  if command -v $t >/dev/null; then $t -w 5 -v -S {chain} 2>/dev/null; fi
 done
-if command -v nft >/dev/null; then nft list chain inet deposed cut 2>/dev/null; fi
+if command -v nft >/dev/null; then nft list chain inet {table} cut 2>/dev/null; fi
 true
 "#
     )
 }
 
-/// Packets dropped so far, by source. Empty if our chain is not there.
+/// Packets cut so far, by source. Empty if our chain is not there.
 pub(crate) fn parse_counters(text: &str) -> BTreeMap<IpAddr, u64> {
-    text.lines().filter_map(parse_counter).collect()
+    let mut counted = BTreeMap::new();
+    for (source, packets) in text.lines().filter_map(parse_counter) {
+        *counted.entry(source).or_default() += packets;
+    }
+    counted
 }
 
 /// `-A DEPOSED -s 10.0.0.2/32 -c 5 420 -j DROP` or `ip saddr 10.0.0.2 counter packets 5 bytes 420
-/// drop`.
+/// drop`, and the same with a rejection.
 fn parse_counter(line: &str) -> Option<(IpAddr, u64)> {
     let words: Vec<&str> = line.split_whitespace().collect();
     let after = |word: &str| words.iter().position(|w| *w == word).and_then(|at| words.get(at + 1));
-    if !matches!(words.last(), Some(&"DROP" | &"drop")) {
+    if !words.iter().any(|word| matches!(*word, "DROP" | "drop" | "REJECT" | "reject")) {
         return None;
     }
     let source = after("-s").or_else(|| after("saddr"))?.split('/').next()?;
@@ -185,6 +204,33 @@ pub(crate) fn reach_script<'a>(
     }
     script.push_str("wait\n");
     script
+}
+
+/// How many echo requests are sent to see a link flap, and how far apart: two periods' worth.
+pub(crate) const FLAP_PINGS: u32 = 12;
+const FLAP_PING_EVERY: &str = "0.2";
+
+/// Sends echo requests for a while to addresses, all at once, and prints `ADDR ANSWERED` for each.
+pub(crate) fn flap_script<'a>(targets: impl IntoIterator<Item = &'a IpAddr>) -> String {
+    let mut script = format!("{PATH}\n");
+    for addr in targets {
+        let ping = format!("ping -n -c {FLAP_PINGS} -i {FLAP_PING_EVERY} -W 1 {addr} 2>/dev/null");
+        let _ = writeln!(
+            script,
+            "(n=$({ping} | sed -n 's/.* \\([0-9]*\\) received.*/\\1/p'); echo {addr} ${{n:-0}}) &"
+        );
+    }
+    script.push_str("wait\n");
+    script
+}
+
+/// Reads what [`flap_script`] printed.
+pub(crate) fn parse_flaps(text: &str) -> BTreeMap<IpAddr, u32> {
+    let line = |line: &str| {
+        let (addr, answered) = line.split_once(' ')?;
+        Some((addr.parse().ok()?, answered.trim().parse().ok()?))
+    };
+    text.lines().filter_map(line).collect()
 }
 
 /// The addresses that answered.
@@ -227,9 +273,13 @@ mod tests {
         for line in restore_script().lines() {
             for removal in ["-F", "-X", "-D", "delete", "flush "] {
                 if line.split_whitespace().any(|word| word == removal.trim()) {
-                    assert!(line.to_lowercase().contains("deposed"), "{line}");
+                    assert!(line.contains("$d"), "{line}");
                 }
             }
+        }
+        for chain in CHAINS {
+            assert!(chain == "DEPOSED" || chain.starts_with("DEPOSED-"), "{chain}");
+            assert!(restore_script().contains(chain), "{chain}");
         }
     }
 

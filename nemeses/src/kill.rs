@@ -15,7 +15,7 @@ use tokio::task::JoinSet;
 
 use crate::agents::Agents;
 use crate::claims::Claims;
-use crate::processes::{self, Look, Prey};
+use crate::processes::{self, Look, Prey, Standstill};
 use crate::target::Target;
 
 /// How long killed processes may take to go, and how often that is looked at. Exit of a big process
@@ -101,7 +101,7 @@ impl Nemesis for Kill {
             if look > 0 {
                 tokio::time::sleep(GONE_LOOK_EVERY).await;
             }
-            let looks = processes::look(cx, &prey).await?;
+            let looks = processes::look(cx, &prey, Standstill::Signal).await?;
             alive = looks
                 .iter()
                 .flat_map(|(node, looks)| looks.iter().map(move |(pid, look)| (node, pid, look)))
@@ -159,7 +159,7 @@ impl Nemesis for Kill {
 }
 
 /// Starts the store on a node and waits until it is ready.
-async fn start(cx: &FaultContext, node: &str) -> Result<(), FaultError> {
+pub(crate) async fn start(cx: &FaultContext, node: &str) -> Result<(), FaultError> {
     let remote = cx.cluster.remote(node).map(Arc::clone);
     let remote = remote.ok_or_else(|| FaultError::Unsupported(format!("no node {node}")))?;
     processes::control(cx)?.start(&cx.cluster, &*remote).await?;

@@ -16,7 +16,9 @@ mod pause;
 mod preset;
 mod processes;
 mod program;
+mod restart;
 mod schedule;
+mod slow;
 mod spec;
 mod target;
 

@@ -1,4 +1,5 @@
-//! The fault `partition`: some nodes drop the packets of others.
+//! The faults `partition`, `reject` and `flap`: some nodes drop the packets of others, refuse them, or drop
+//! them now and then.
 //!
 //! It bit if, on every link that was cut, the receiver dropped packets of the sender and the sender
 //! reached it no more. It healed if our rules are gone and every link that worked before works.
@@ -8,14 +9,15 @@ use std::net::IpAddr;
 use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
-use deposed_agent::{Answer, Backend, Cut, Spare, Spec};
+use deposed_agent::{Answer, Backend, Cut, Flap, Spare, Spec};
 use deposed_core::{Choice, Effect, Evidence, FaultContext, FaultError, Nemesis};
 use rand_chacha::ChaCha8Rng;
 use serde_json::json;
 
 use crate::agents::Agents;
+use crate::claims::Claims;
 use crate::fanout::{all, on_each};
-use crate::firewall::{self, NodeFacts, SshPath};
+use crate::firewall::{self, NodeFacts, Probe, SshPath};
 use crate::grudge::{Partition, Shape};
 use crate::target::{node_names, primaries};
 
@@ -24,10 +26,48 @@ use crate::target::{node_names, primaries};
 const HEAL_LOOKS: u32 = 6;
 const HEAL_LOOK_EVERY: Duration = Duration::from_millis(500);
 
+/// How links are cut.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Manner {
+    /// Packets vanish.
+    Drop,
+    /// TCP is reset, everything else is answered with "port unreachable".
+    Reject,
+    /// Packets vanish for a while, pass for a while, and so on.
+    Flap,
+}
+
+impl Manner {
+    /// The name of the fault.
+    const fn fault(self) -> &'static str {
+        match self {
+            Self::Drop => "partition",
+            Self::Reject => "reject",
+            Self::Flap => "flap",
+        }
+    }
+
+    /// A chain for each, so that lanes do not meet.
+    const fn chain(self) -> &'static str {
+        match self {
+            Self::Drop => firewall::CHAIN,
+            Self::Reject => firewall::CHAIN_REJECT,
+            Self::Flap => firewall::CHAIN_FLAP,
+        }
+    }
+}
+
+/// How long a flapping link is cut, and how long it lets pass. Longer than the first retransmissions of
+/// TCP, so that connections do feel it, and short against an election.
+const FLAP_CUT_MS: u64 = 600;
+const FLAP_PASS_MS: u64 = 600;
+
 /// Cuts the network between nodes.
 pub(crate) struct PartitionNemesis {
+    manner: Manner,
     /// Always this shape, or a mix of those that are possible.
     shape: Option<Shape>,
+    claims: Claims,
     agents: Agents,
     /// What each node said of itself.
     facts: BTreeMap<String, NodeFacts>,
@@ -43,9 +83,16 @@ pub(crate) struct PartitionNemesis {
 }
 
 impl PartitionNemesis {
-    pub(crate) const fn new(shape: Option<Shape>, agents: Agents) -> Self {
+    pub(crate) const fn new(
+        manner: Manner,
+        shape: Option<Shape>,
+        claims: Claims,
+        agents: Agents,
+    ) -> Self {
         Self {
+            manner,
             shape,
+            claims,
             agents,
             facts: BTreeMap::new(),
             addrs: BTreeMap::new(),
@@ -74,6 +121,48 @@ impl PartitionNemesis {
         });
         let printed = all(on_each(&cx.cluster, scripts).await)?;
         Ok(printed.into_iter().map(|(n, text)| (n, firewall::parse_reached(&text))).collect())
+    }
+
+    /// Links that are cut and yet let something through, as words.
+    async fn leaking(
+        &self,
+        cx: &FaultContext,
+        drawn: &Partition,
+    ) -> Result<Vec<String>, FaultError> {
+        let now = self.reach(cx, &drawn.grudge.links().collect::<Vec<_>>()).await?;
+        let through = drawn.grudge.links().filter_map(|(receiver, sender)| {
+            let addr = self.usual(receiver, sender).find(|addr| now[sender].contains(addr))?;
+            Some(format!("{sender} still reaches {receiver} at {addr}"))
+        });
+        Ok(through.collect())
+    }
+
+    /// Links that should flap and do not, as words.
+    async fn steady(
+        &self,
+        cx: &FaultContext,
+        drawn: &Partition,
+    ) -> Result<Vec<String>, FaultError> {
+        let mut targets: BTreeMap<&str, Vec<&IpAddr>> = BTreeMap::new();
+        for (receiver, sender) in drawn.grudge.links() {
+            targets.entry(sender).or_default().extend(self.usual(receiver, sender).take(1));
+        }
+        let scripts = targets.iter().map(|(sender, targets)| {
+            ((*sender).to_owned(), firewall::flap_script(targets.iter().copied()))
+        });
+        let printed = all(on_each(&cx.cluster, scripts.collect::<Vec<_>>()).await)?;
+        let mut steady = Vec::new();
+        for (sender, text) in printed {
+            for (addr, answered) in firewall::parse_flaps(&text) {
+                let word = match answered {
+                    0 => "never gets an answer from",
+                    firewall::FLAP_PINGS => "always gets an answer from",
+                    _ => continue,
+                };
+                steady.push(format!("{sender} {word} {addr}"));
+            }
+        }
+        Ok(steady)
     }
 
     /// The addresses of `receiver` that `sender` reached before any fault.
@@ -106,7 +195,7 @@ impl PartitionNemesis {
         cx: &FaultContext,
         drawn: &Partition,
     ) -> Result<BTreeMap<String, BTreeMap<IpAddr, u64>>, FaultError> {
-        let script = firewall::counters_script();
+        let script = firewall::counters_script(self.manner.chain());
         let receivers = drawn.grudge.receivers().map(|(node, _)| (node.to_owned(), script.clone()));
         let printed = all(on_each(&cx.cluster, receivers).await)?;
         Ok(printed.into_iter().map(|(n, text)| (n, firewall::parse_counters(&text))).collect())
@@ -205,7 +294,7 @@ fn read(choice: &Choice) -> Result<Partition, FaultError> {
 #[async_trait]
 impl Nemesis for PartitionNemesis {
     fn fault(&self) -> &str {
-        "partition"
+        self.manner.fault()
     }
 
     async fn prepare(&mut self, cx: &FaultContext) -> Result<(), FaultError> {
@@ -217,6 +306,13 @@ impl Nemesis for PartitionNemesis {
             printed.into_iter().map(|(n, text)| (n, firewall::parse_facts(&text))).collect();
         self.addrs = own_addrs(cx, &self.facts)?;
         check_firewalls(&self.facts, &self.addrs)?;
+        let blind = self.facts.iter().find(|(_, facts)| facts.probe != Some(Probe::Ping));
+        if let (Manner::Reject | Manner::Flap, Some((node, _))) = (self.manner, blind) {
+            return Err(FaultError::Unsupported(format!(
+                "{node} has no ping, without which `{}` cannot be seen; install iputils-ping there",
+                self.manner.fault()
+            )));
+        }
         let mut pairs: Vec<(&str, &str)> = Vec::new();
         for to in &nodes {
             pairs.extend(nodes.iter().filter(|from| *from != to).map(|from| (&**to, &**from)));
@@ -245,6 +341,10 @@ impl Nemesis for PartitionNemesis {
         if drawn.grudge.is_empty() {
             return Err(FaultError::Nothing("no node claims to lead".into()));
         }
+        // A link that is cut twice is healed by neither of the two.
+        if !self.claims.take_links() {
+            return Err(FaultError::Nothing("another fault holds the links between nodes".into()));
+        }
         let touched: BTreeSet<&str> = drawn.grudge.receivers().map(|(node, _)| node).collect();
         let nodes = touched.into_iter().map(str::to_owned).collect();
         Ok(Choice { nodes, what: json!(drawn) })
@@ -268,13 +368,22 @@ impl Nemesis for PartitionNemesis {
             let facts = &self.facts[node];
             let cut = Cut {
                 backend: facts.backend.unwrap_or(Backend::Iptables),
-                chain: firewall::CHAIN.to_owned(),
+                chain: self.manner.chain().to_owned(),
                 spared: self.spared(node, senders),
                 sources: sources.filter(|ip| ip.is_ipv4() || facts.filters_v6).collect(),
-                answer: Answer::Drop,
+                answer: match self.manner {
+                    Manner::Drop | Manner::Flap => Answer::Drop,
+                    Manner::Reject => Answer::Reset,
+                },
                 scope: None,
             };
-            (node.to_owned(), Spec::Cut(cut))
+            let spec = match self.manner {
+                Manner::Drop | Manner::Reject => Spec::Cut(cut),
+                Manner::Flap => {
+                    Spec::Flap(Flap { cut, cut_ms: FLAP_CUT_MS, pass_ms: FLAP_PASS_MS })
+                }
+            };
+            (node.to_owned(), spec)
         });
         self.agents.apply(name, specs.collect()).await?;
         self.took = decided.elapsed();
@@ -291,12 +400,10 @@ impl Nemesis for PartitionNemesis {
         let drawn = read(choice)?;
         // Trying every link also makes packets to drop where the store is idle. Once is enough.
         if self.leaks.is_none() {
-            let now = self.reach(cx, &drawn.grudge.links().collect::<Vec<_>>()).await?;
-            let through = drawn.grudge.links().filter_map(|(receiver, sender)| {
-                let addr = self.usual(receiver, sender).find(|addr| now[sender].contains(addr))?;
-                Some(format!("{sender} still reaches {receiver} at {addr}"))
+            self.leaks = Some(match self.manner {
+                Manner::Drop | Manner::Reject => self.leaking(cx, &drawn).await?,
+                Manner::Flap => self.steady(cx, &drawn).await?,
             });
-            self.leaks = Some(through.collect());
         }
         let mut doubts = self.leaks.clone().unwrap_or_default();
         let counters = self.counters(cx, &drawn).await?;
@@ -330,7 +437,11 @@ impl Nemesis for PartitionNemesis {
         let links = drawn.grudge.links().count();
         let (effect, summary) = if doubts.is_empty() {
             let packets = grouped(total);
-            (Effect::Proven, format!("{}: {packets} packets dropped on {links} links", drawn.cut))
+            let did = match self.manner {
+                Manner::Drop | Manner::Flap => "dropped",
+                Manner::Reject => "refused",
+            };
+            (Effect::Proven, format!("{}: {packets} packets {did} on {links} links", drawn.cut))
         } else {
             (Effect::Indeterminate, format!("{}: {}", drawn.cut, doubts.join("; ")))
         };
@@ -368,6 +479,9 @@ impl Nemesis for PartitionNemesis {
         } else {
             (Effect::Proven, format!("the rules are gone, all {tried} links reach again"))
         };
+        if effect == Effect::Proven {
+            self.claims.release_links();
+        }
         Ok(Evidence { effect, summary, figures: serde_json::Value::Null })
     }
 }

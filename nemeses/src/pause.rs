@@ -1,21 +1,22 @@
-//! The fault `pause`: SIGSTOP to the store on some nodes, and later SIGCONT.
+//! The faults `pause` and `freeze`: the store on some nodes stands still, stopped by a signal or frozen by
+//! the kernel, and later goes on.
 //!
-//! It bit if every thread was stopped and none of them ran until it was continued: the kernel
-//! counts how often each was switched, so a process that somebody else continued in between shows.
-//! It healed if the same processes run again.
+//! It bit if every thread stood still and none of them ran until it was let go: the kernel counts how
+//! often each was switched, so a process that somebody else continued in between shows. It healed if the
+//! same processes run again.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
-use deposed_agent::{Spec, Stop};
+use deposed_agent::{Freeze, Spec, Stop};
 use deposed_core::{Choice, Effect, Evidence, FaultContext, FaultError, Nemesis, Process};
 use rand_chacha::ChaCha8Rng;
 use serde_json::json;
 
 use crate::agents::Agents;
 use crate::claims::Claims;
-use crate::processes::{self, Look, Prey};
+use crate::processes::{self, Look, Prey, Standstill};
 use crate::target::Target;
 
 /// How long threads may take to stop or to go on, and how often that is looked at. A thread in an
@@ -25,6 +26,7 @@ const LOOK_EVERY: Duration = Duration::from_millis(100);
 
 /// Pauses the store.
 pub(crate) struct Pause {
+    by: Standstill,
     target: Option<Target>,
     claims: Claims,
     agents: Agents,
@@ -43,15 +45,23 @@ struct Still {
 type Switches = BTreeMap<(String, u32), u64>;
 
 impl Pause {
-    pub(crate) const fn new(target: Option<Target>, claims: Claims, agents: Agents) -> Self {
-        Self { target, claims, agents, still: None }
+    pub(crate) const fn new(
+        by: Standstill,
+        target: Option<Target>,
+        claims: Claims,
+        agents: Agents,
+    ) -> Self {
+        Self { by, target, claims, agents, still: None }
     }
 }
 
 #[async_trait]
 impl Nemesis for Pause {
     fn fault(&self) -> &str {
-        "pause"
+        match self.by {
+            Standstill::Signal => "pause",
+            Standstill::Freezer => "freeze",
+        }
     }
 
     async fn prepare(&mut self, cx: &FaultContext) -> Result<(), FaultError> {
@@ -72,6 +82,10 @@ impl Nemesis for Pause {
     }
 
     fn undo(&self, _cx: &FaultContext, choice: &Choice) -> Vec<(String, String)> {
+        // The freezer's group is known to the node's own journal alone.
+        if self.by == Standstill::Freezer {
+            return Vec::new();
+        }
         let Ok(prey) = Prey::read(choice) else { return Vec::new() };
         let resume = |(node, processes): (String, Vec<_>)| {
             (node, processes::signal_script("CONT", &processes))
@@ -88,7 +102,11 @@ impl Nemesis for Pause {
         self.still = None;
         let prey = Prey::read(choice)?;
         let stop = |processes: Vec<Process>| {
-            Spec::Stop(Stop { processes: processes.into_iter().map(processes::of_agent).collect() })
+            let processes = processes.into_iter().map(processes::of_agent).collect();
+            match self.by {
+                Standstill::Signal => Spec::Stop(Stop { processes }),
+                Standstill::Freezer => Spec::Freeze(Freeze { processes }),
+            }
         };
         let specs = prey.processes.into_iter().map(|(node, processes)| (node, stop(processes)));
         self.agents.apply(name, specs.collect()).await
@@ -116,7 +134,8 @@ impl Nemesis for Pause {
             if look > 0 {
                 tokio::time::sleep(LOOK_EVERY).await;
             }
-            (switches, doubts) = stillness(processes::look(cx, &prey).await?, self.still.is_some());
+            (switches, doubts) =
+                stillness(processes::look(cx, &prey, self.by).await?, self.still.is_some());
             if doubts.is_empty() {
                 break;
             }
@@ -137,12 +156,16 @@ impl Nemesis for Pause {
         }
         doubts.extend(objections);
         let nodes = choice.nodes.join(" ");
+        let word = match self.by {
+            Standstill::Signal => "state T",
+            Standstill::Freezer => "frozen",
+        };
         let (effect, summary) = if !doubts.is_empty() {
             (Effect::Indeterminate, doubts.join("; "))
         } else if held.is_zero() {
-            (Effect::Proven, format!("state T on {nodes}"))
+            (Effect::Proven, format!("{word} on {nodes}"))
         } else {
-            (Effect::Proven, format!("state T on {nodes} for {:.1} s", held.as_secs_f64()))
+            (Effect::Proven, format!("{word} on {nodes} for {:.1} s", held.as_secs_f64()))
         };
         let mut figures = serde_json::Map::new();
         for (node, processes) in &prey.processes {
@@ -170,7 +193,7 @@ impl Nemesis for Pause {
                 tokio::time::sleep(LOOK_EVERY).await;
             }
             (stopped, gone) = (Vec::new(), Vec::new());
-            for (node, looks) in processes::look(cx, &prey).await? {
+            for (node, looks) in processes::look(cx, &prey, self.by).await? {
                 for (pid, look) in looks {
                     match look {
                         Look::Running => {}

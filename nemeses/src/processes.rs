@@ -157,20 +157,35 @@ pub(crate) fn of_agent(process: Process) -> deposed_agent::Process {
 pub(crate) enum Look {
     /// It has ended, or another process has its pid.
     Gone,
-    /// Every thread is stopped. `switches`: how often they were ever switched off a processor; it
+    /// It stands still. `switches`: how often they were ever switched off a processor; it
     /// grows whenever one of them runs again, however briefly.
     Stopped {
         /// Voluntary and involuntary, of all threads.
         switches: u64,
     },
-    /// At least one thread is not stopped.
+    /// It does not stand still.
     Running,
 }
 
+/// By what a process is made to stand still.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Standstill {
+    /// A signal: every thread is in state T.
+    Signal,
+    /// The kernel's freezer: it is in a control group of ours. That it does not run shows in its
+    /// switches alone.
+    Freezer,
+}
+
 /// Prints `PID gone`, `PID running` or `PID stopped SWITCHES` for each process.
-pub(crate) fn look_script(processes: &[Process]) -> String {
+pub(crate) fn look_script(processes: &[Process], by: Standstill) -> String {
+    let still = match by {
+        Standstill::Signal => "case $s in T*|t*) ;; *) false;; esac",
+        Standstill::Freezer => "grep -q :/deposed- \"/proc/$pid/cgroup\"",
+    };
     let mut script = format!(
         r#"{PROC}
+still() {{ {still}; }}
 look() {{
   pid=$1 start=$2
   fields "$pid" || {{ echo "$pid gone"; return; }}
@@ -181,7 +196,7 @@ look() {{
   for t in /proc/"$pid"/task/[0-9]*; do
     s=$(cat "$t/stat" 2>/dev/null) || continue
     s=${{s##*) }}
-    case $s in T*|t*) ;; *) echo "$pid running"; return;; esac
+    still || {{ echo "$pid running"; return; }}
     for n in $(sed -n 's/.*ctxt_switches:[[:space:]]*//p' "$t/status" 2>/dev/null); do
       sum=$((sum+n))
     done
@@ -215,8 +230,9 @@ pub(crate) fn parse_looks(text: &str) -> BTreeMap<u32, Look> {
 pub(crate) async fn look(
     cx: &FaultContext,
     prey: &Prey,
+    by: Standstill,
 ) -> Result<BTreeMap<String, BTreeMap<u32, Look>>, FaultError> {
-    let scripts = prey.processes.iter().map(|(node, p)| (node.clone(), look_script(p)));
+    let scripts = prey.processes.iter().map(|(node, p)| (node.clone(), look_script(p, by)));
     let printed = all(on_each(&cx.cluster, scripts).await)?;
     let mut looks = BTreeMap::new();
     for (node, text) in printed {

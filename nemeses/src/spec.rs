@@ -8,8 +8,11 @@ use crate::claims::Claims;
 use crate::grudge::Shape;
 use crate::kill::Kill;
 use crate::mistake::{Mistake, suggest};
-use crate::partition::PartitionNemesis;
+use crate::partition::{Manner, PartitionNemesis};
 use crate::pause::Pause;
+use crate::processes::Standstill;
+use crate::restart::Restart;
+use crate::slow::Slow;
 use crate::target::Target;
 
 /// A kind of fault, as the command line knows it.
@@ -29,41 +32,82 @@ pub struct Kind {
 type Make = fn(Option<&str>, &[String], &Claims, &Agents) -> Result<Box<dyn Nemesis>, Mistake>;
 
 /// Every fault there is. A new one is a line here and a file of its own.
-pub static KINDS: [Kind; 3] = [
-    Kind {
-        name: "partition",
-        about: "cut the network between nodes",
-        words: &Shape::WORDS,
-        make: |arg, nodes, _, agents| {
-            let shape = arg.map(|arg| Shape::parse(arg, nodes)).transpose()?;
-            if nodes.len() < 2 {
-                return Err(Mistake::new("partition", "it takes 2 nodes or more"));
-            }
-            Ok(Box::new(PartitionNemesis::new(shape, agents.clone())))
+pub static KINDS: [Kind; 8] = [
+    links("partition", "cut the network between nodes", |arg, nodes, claims, agents| {
+        partition(Manner::Drop, arg, nodes, claims, agents)
+    }),
+    links(
+        "reject",
+        "refuse connections between nodes, with a reset",
+        |arg, nodes, claims, agents| partition(Manner::Reject, arg, nodes, claims, agents),
+    ),
+    links(
+        "flap",
+        "cut and mend links between nodes, about once a second",
+        |arg, nodes, claims, agents| partition(Manner::Flap, arg, nodes, claims, agents),
+    ),
+    store(
+        "kill",
+        "kill the store with SIGKILL, later start it again on its data",
+        |arg, nodes, claims, agents| {
+            Ok(Box::new(Kill::new(target(arg, nodes)?, claims.clone(), agents.clone())))
         },
-        needs_processes: false,
-    },
-    Kind {
-        name: "kill",
-        about: "kill the store with SIGKILL, later start it again on its data",
-        words: &Target::WORDS,
-        make: |arg, nodes, claims, agents| {
-            let target = arg.map(|arg| Target::parse(arg, nodes)).transpose()?;
-            Ok(Box::new(Kill::new(target, claims.clone(), agents.clone())))
+    ),
+    store(
+        "restart",
+        "kill the store and start it again, over and over",
+        |arg, nodes, claims, agents| {
+            Ok(Box::new(Restart::new(target(arg, nodes)?, claims.clone(), agents.clone())))
         },
-        needs_processes: true,
-    },
-    Kind {
-        name: "pause",
-        about: "stop the store with SIGSTOP, later let it go on",
-        words: &Target::WORDS,
-        make: |arg, nodes, claims, agents| {
-            let target = arg.map(|arg| Target::parse(arg, nodes)).transpose()?;
-            Ok(Box::new(Pause::new(target, claims.clone(), agents.clone())))
+    ),
+    store(
+        "pause",
+        "stop the store with SIGSTOP, later let it go on",
+        |arg, nodes, claims, agents| {
+            let (by, target) = (Standstill::Signal, target(arg, nodes)?);
+            Ok(Box::new(Pause::new(by, target, claims.clone(), agents.clone())))
         },
-        needs_processes: true,
-    },
+    ),
+    store(
+        "freeze",
+        "freeze the store by the kernel, which it cannot notice, later let it go on",
+        |arg, nodes, claims, agents| {
+            let (by, target) = (Standstill::Freezer, target(arg, nodes)?);
+            Ok(Box::new(Pause::new(by, target, claims.clone(), agents.clone())))
+        },
+    ),
+    store("slow", "let the store run a tenth of the time", |arg, nodes, claims, agents| {
+        Ok(Box::new(Slow::new(target(arg, nodes)?, claims.clone(), agents.clone())))
+    }),
 ];
+
+/// A fault of the links between nodes.
+const fn links(name: &'static str, about: &'static str, make: Make) -> Kind {
+    Kind { name, about, words: &Shape::WORDS, make, needs_processes: false }
+}
+
+/// A fault of the store's processes.
+const fn store(name: &'static str, about: &'static str, make: Make) -> Kind {
+    Kind { name, about, words: &Target::WORDS, make, needs_processes: true }
+}
+
+fn target(arg: Option<&str>, nodes: &[String]) -> Result<Option<Target>, Mistake> {
+    arg.map(|arg| Target::parse(arg, nodes)).transpose()
+}
+
+fn partition(
+    manner: Manner,
+    arg: Option<&str>,
+    nodes: &[String],
+    claims: &Claims,
+    agents: &Agents,
+) -> Result<Box<dyn Nemesis>, Mistake> {
+    let shape = arg.map(|arg| Shape::parse(arg, nodes)).transpose()?;
+    if nodes.len() < 2 {
+        return Err(Mistake::new("partition", "it takes 2 nodes or more"));
+    }
+    Ok(Box::new(PartitionNemesis::new(manner, shape, claims.clone(), agents.clone())))
+}
 
 /// One lane as the user wrote it: a fault, and what it is to hit.
 #[derive(Clone)]
@@ -213,7 +257,8 @@ mod tests {
         );
         assert_eq!(
             problems("clock", 3),
-            ["`clock`: no such fault; known are partition, kill, pause"]
+            ["`clock`: no such fault; known are partition, reject, flap, kill, \
+             restart, pause, freeze, slow"]
         );
     }
 

@@ -19,6 +19,10 @@ use crate::{Failure, Home, Primitive, Result, Sight};
 /// The chains of the kernel from which ours is entered.
 const HOOKS: [&str; 2] = ["INPUT", "FORWARD"];
 
+/// The tools of each family: one for a command, one for a transaction.
+const FAMILIES: [(&str, &str); 2] =
+    [("iptables", "iptables-restore"), ("ip6tables", "ip6tables-restore")];
+
 /// How many jumps into our chain are removed at most: more than anybody ever made.
 const JUMPS_MAX: u32 = 8;
 
@@ -129,6 +133,37 @@ pub struct Cut {
 pub struct Cutting {
     backend: Backend,
     chain: String,
+}
+
+impl Cutting {
+    /// Lets packets pass by our rules, which stay.
+    pub(crate) fn open(&self) -> Result<()> {
+        self.turn("-D", |chain| format!("flush chain inet {} {chain}\n", self.chain.to_lowercase()))
+    }
+
+    /// Leads packets to our rules again.
+    pub(crate) fn close(&self) -> Result<()> {
+        let jump =
+            |chain: &str| format!("add rule inet {} {chain} jump cut\n", self.chain.to_lowercase());
+        self.turn("-I", jump)
+    }
+
+    /// Adds or removes the jumps into our chain, in one transaction for each family.
+    fn turn(&self, action: &str, nft: impl Fn(&str) -> String) -> Result<()> {
+        if self.backend == Backend::Nft {
+            let text = nft("input") + &nft("forward");
+            return Tool::new("nft").args(["-f", "-"]).input(text).run().map(drop);
+        }
+        for (name, restore) in FAMILIES {
+            if !Tool::new(name).args(["-w", "5", "-S", &self.chain]).succeeds() {
+                continue;
+            }
+            let jumps = HOOKS.map(|hook| format!("{action} {hook} -j {}\n", self.chain)).concat();
+            let restore = Tool::new(restore).args(["-w", "5", "--noflush"]);
+            restore.input(format!("*filter\n{jumps}COMMIT\n")).run()?;
+        }
+        Ok(())
+    }
 }
 
 impl Cut {

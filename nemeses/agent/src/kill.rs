@@ -7,7 +7,7 @@ use serde_json::json;
 use crate::tool::Tool;
 use crate::{Home, Look, Primitive, Process, Result, Sight};
 
-/// Kills these processes, and with a leader its whole group.
+/// Kills these processes, and with the leader of a group all of it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Kill {
     /// Whom.

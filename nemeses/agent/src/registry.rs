@@ -85,6 +85,12 @@ primitives! {
     Kill(crate::kill::Kill),
     /// Packets from some addresses are dropped or refused.
     Cut(crate::cut::Cut),
+    /// A cut that comes and goes.
+    Flap(crate::flap::Flap),
+    /// Processes are frozen by the kernel.
+    Freeze(crate::freeze::Freeze),
+    /// Processes run a part of the time only.
+    Slow(crate::slow::Slow),
 }
 
 fn mismatch() -> crate::Failure {

@@ -4,6 +4,8 @@ use std::time::{Duration, Instant};
 
 use deposed_core::{FaultContext, FaultError};
 use deposed_nemeses::{Agents, Claims};
+use rand::SeedableRng;
+use rand_chacha::ChaCha8Rng;
 
 use crate::namespaces::Namespaces;
 use crate::{NAME, agents, assert_doubted, assert_proven, hurt, nemesis, nemesis_with, store};
@@ -196,4 +198,82 @@ async fn impossible_clusters_are_refused() {
     net.node(2).sh("ip addr add 10.99.0.1/24 dev lo");
     let reason = refused(&cx, "partition").await;
     assert!(reason.contains("n1 at 10.99.0.1 cannot be told from other nodes"), "{reason}");
+}
+
+/// What is refused is answered at once with a reset, in both directions, and works again after healing.
+#[tokio::test]
+async fn a_refused_link_is_reset_at_once() {
+    let net = Namespaces::new(3);
+    let before = net.everywhere(RULES);
+    let cx = store::running(&net).await;
+    let listen = "perl -MIO::Socket::INET -e 'my $s = IO::Socket::INET->new(Listen=>9,ReuseAddr=>1,\
+                  LocalPort=>7777) or die; while (1) { my $c = $s->accept; close $c }' \
+                  >/dev/null 2>&1 </dev/null & sleep 0.3";
+    net.everywhere(listen);
+    // Prints what became of a connection, and how many seconds that took.
+    let knock = |from: usize, to: usize| {
+        let dial = format!(
+            "s=$(date +%s%N); r=$(timeout 5 bash -c ': </dev/tcp/10.99.0.{to}/7777' 2>&1) && echo open \
+             || case $r in *refused*) echo refused;; *) echo silent;; esac; \
+             echo $((($(date +%s%N) - s) / 1000000000))"
+        );
+        net.node(from).sh(&dial)
+    };
+    assert_eq!((knock(1, 2), knock(3, 1)), ("open\n0".into(), "open\n0".into()));
+    let mut reject = nemesis("reject:n1", &cx).await;
+    let (choice, seen) = hurt(&mut *reject, &cx, NAME).await;
+    assert_proven(&seen);
+    assert!(seen.summary.contains("packets refused"), "{}", seen.summary);
+    assert_eq!((knock(1, 2), knock(3, 1)), ("refused\n0".into(), "refused\n0".into()));
+    assert_eq!(knock(2, 3), "open\n0");
+    assert_proven(&reject.heal(&cx, &choice, NAME).await.unwrap());
+    assert_eq!((knock(1, 2), knock(3, 1)), ("open\n0".into(), "open\n0".into()));
+    assert_eq!(net.everywhere(RULES), before);
+}
+
+/// A flapping link loses some packets and lets some pass, and loses none when it is healed.
+#[tokio::test]
+async fn a_flapping_link_loses_some_and_lets_some_pass() {
+    let net = Namespaces::new(3);
+    net.everywhere(HOST_RULES);
+    let before = net.everywhere(RULES);
+    let cx = store::running(&net).await;
+    let answered = |from: usize, to: usize| -> u32 {
+        let ping = format!(
+            "ping -n -c 24 -i 0.1 -W 1 10.99.0.{to} | sed -n 's/.* \\([0-9]*\\) received.*/\\1/p'"
+        );
+        net.node(from).sh(&ping).parse().unwrap()
+    };
+    let mut flap = nemesis("flap:n1", &cx).await;
+    let (choice, seen) = hurt(&mut *flap, &cx, NAME).await;
+    assert_proven(&seen);
+    let some = answered(2, 1);
+    assert!((1..24).contains(&some), "{some} of 24");
+    assert_eq!(answered(2, 3), 24);
+    assert_proven(&flap.evidence(&cx, &choice, NAME).await.unwrap());
+    assert_proven(&flap.heal(&cx, &choice, NAME).await.unwrap());
+    assert_eq!(answered(2, 1), 24);
+    assert_eq!(net.everywhere(RULES), before);
+}
+
+/// Two faults of links are not in force at once: neither could be proven, nor its healing.
+#[tokio::test]
+async fn links_are_cut_by_one_fault_at_a_time() {
+    let net = Namespaces::new(2);
+    let cx = store::running(&net).await;
+    let (claims, agents) = (Claims::default(), Agents::default());
+    let specs = deposed_nemeses::parse("partition:one,reject:one", &net.names()).unwrap();
+    let mut nemeses = Vec::new();
+    for spec in &specs {
+        let mut nemesis = spec.nemesis(&net.names(), &claims, &agents).unwrap();
+        nemesis.prepare(&cx).await.unwrap();
+        nemeses.push(nemesis);
+    }
+    let (choice, seen) = hurt(&mut *nemeses[0], &cx, NAME).await;
+    assert_proven(&seen);
+    let rng = &mut ChaCha8Rng::seed_from_u64(1);
+    let refused = nemeses[1].choose(&cx, rng).await.unwrap_err();
+    assert!(matches!(refused, FaultError::Nothing(_)), "{refused}");
+    assert_proven(&nemeses[0].heal(&cx, &choice, NAME).await.unwrap());
+    nemeses[1].choose(&cx, rng).await.unwrap();
 }

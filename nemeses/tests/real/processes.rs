@@ -141,3 +141,106 @@ async fn nothing_to_hit_is_said() {
         other => panic!("{other:?}"),
     }
 }
+
+/// How often the leader of the store was switched off a processor.
+fn switches(node: &crate::namespaces::Namespace) -> u64 {
+    let text = node.sh("sed -n 's/.*ctxt_switches:\\s*//p' /proc/$(cat /run/store.pid)/status");
+    text.lines().map(|n| n.parse::<u64>().unwrap()).sum()
+}
+
+/// A frozen store does not run, though no signal has stopped it and none makes it go on; it goes on as
+/// the same processes, in the control group it was in. Where no hierarchy is mounted, one is.
+#[tokio::test]
+async fn freeze_holds_against_signals() {
+    let net = Namespaces::new(2);
+    net.node(2).sh("umount -l /sys/fs/cgroup/unified; umount -l /sys/fs/cgroup/freezer");
+    let cx = store::running(&net).await;
+    let group = "cat /proc/$(cat /run/store.pid)/cgroup";
+    let (pids, groups) = (net.everywhere("cat /run/store.pid"), net.everywhere(group));
+    let mut freeze = nemesis("freeze:all", &cx).await;
+    let (choice, seen) = hurt(&mut *freeze, &cx, NAME).await;
+    assert_proven(&seen);
+    net.everywhere("kill -s CONT -- -$(cat /run/store.pid)");
+    let before = [switches(net.node(1)), switches(net.node(2))];
+    tokio::time::sleep(Duration::from_millis(500)).await;
+    assert_eq!([switches(net.node(1)), switches(net.node(2))], before);
+    let states = net.everywhere(STATES);
+    assert!(states.iter().all(|states| !states.contains('T')), "{states:?}");
+    let seen = freeze.evidence(&cx, &choice, NAME).await.unwrap();
+    assert_proven(&seen);
+    assert!(seen.summary.contains("frozen on n1 n2 for"), "{}", seen.summary);
+    assert_proven(&freeze.heal(&cx, &choice, NAME).await.unwrap());
+    tokio::time::sleep(Duration::from_millis(500)).await;
+    assert!(switches(net.node(1)) > before[0] && switches(net.node(2)) > before[1]);
+    assert_eq!(net.everywhere("cat /run/store.pid"), pids);
+    assert_eq!(net.everywhere(group), groups);
+    assert_eq!(net.everywhere("grep -c /run/deposed/cgroup /proc/mounts"), ["0", "0"]);
+}
+
+/// A frozen store that somebody else let run in between is not believed to have stood still.
+#[tokio::test]
+async fn a_freeze_somebody_lifted_is_not_believed() {
+    let net = Namespaces::new(1);
+    let cx = store::running(&net).await;
+    let mut freeze = nemesis("freeze:all", &cx).await;
+    let (choice, seen) = hurt(&mut *freeze, &cx, NAME).await;
+    assert_proven(&seen);
+    net.node(1).sh(
+        "g=$(sed -n 's/^0:://p' /proc/$(cat /run/store.pid)/cgroup); cd $(sed -n 's/^cgroup2* \\(.*\\) cgroup2 .*/\\1/p' /proc/mounts)/$g; \
+         echo 0 >cgroup.freeze; sleep 0.4; echo 1 >cgroup.freeze",
+    );
+    tokio::time::sleep(Duration::from_millis(300)).await;
+    let seen = freeze.evidence(&cx, &choice, NAME).await.unwrap();
+    assert_doubted(&seen, "did not stand still all the time");
+    assert_proven(&freeze.heal(&cx, &choice, NAME).await.unwrap());
+}
+
+/// A slow store does little of what it did before, and all of it again when it is healed.
+#[tokio::test]
+async fn slow_leaves_a_fraction() {
+    let net = Namespaces::new(1);
+    let cx = store::running(&net).await;
+    // Something that runs as fast as it can, in the group of the store.
+    net.node(1).sh(
+        "read g </run/store.pid; kill -9 -- -$g
+         setsid sh -c 'echo $$ >/run/store.pid; while :; do :; done' </dev/null >/dev/null 2>&1 & sleep 0.2",
+    );
+    // Clock ticks of processor time in a second and a half.
+    let ran = async || {
+        let ticks = || -> u64 {
+            let text = net.node(1).sh("set -- $(cat /proc/$(cat /run/store.pid)/stat); echo ${14}");
+            text.parse().unwrap()
+        };
+        let before = ticks();
+        tokio::time::sleep(Duration::from_millis(1500)).await;
+        ticks() - before
+    };
+    let mut slow = nemesis("slow:all", &cx).await;
+    let (choice, seen) = hurt(&mut *slow, &cx, NAME).await;
+    assert_proven(&seen);
+    // A tenth of 150, and what a late timer of a busy machine adds.
+    let little = ran().await;
+    assert!((1..75).contains(&little), "{little} ticks");
+    assert_proven(&slow.evidence(&cx, &choice, NAME).await.unwrap());
+    assert_proven(&slow.heal(&cx, &choice, NAME).await.unwrap());
+    let left = net.everywhere("ls /run/deposed/faults");
+    assert_eq!(left, [""]);
+}
+
+/// A storm of restarts gives the store several lives, and ends with one that stays.
+#[tokio::test]
+async fn restart_gives_several_lives() {
+    let net = Namespaces::new(2);
+    let cx = store::running(&net).await;
+    let first = net.everywhere("cat /run/store.pid");
+    let mut restart = nemesis("restart:n1", &cx).await;
+    let (choice, seen) = hurt(&mut *restart, &cx, NAME).await;
+    assert_proven(&seen);
+    assert_proven(&restart.heal(&cx, &choice, NAME).await.unwrap());
+    let last = net.everywhere("cat /run/store.pid");
+    assert_ne!(last[0], first[0]);
+    assert_eq!(last[1], first[1]);
+    tokio::time::sleep(Duration::from_millis(1500)).await;
+    assert_eq!(net.everywhere("cat /run/store.pid"), last);
+    assert!(net.node(1).sh(STATES).contains('S'));
+}
