@@ -165,6 +165,14 @@ impl PartitionNemesis {
         Ok(steady)
     }
 
+    /// Claims the links: one that is cut twice can be proven by neither of the two.
+    fn claim(&self) -> Result<(), FaultError> {
+        if self.claims.take_links() {
+            return Ok(());
+        }
+        Err(FaultError::Nothing("another fault holds the links between nodes".into()))
+    }
+
     /// The addresses of `receiver` that `sender` reached before any fault.
     fn usual<'a>(&'a self, receiver: &str, sender: &str) -> impl Iterator<Item = &'a IpAddr> {
         let reached = self.reached.get(sender);
@@ -341,13 +349,15 @@ impl Nemesis for PartitionNemesis {
         if drawn.grudge.is_empty() {
             return Err(FaultError::Nothing("no node claims to lead".into()));
         }
-        // A link that is cut twice is healed by neither of the two.
-        if !self.claims.take_links() {
-            return Err(FaultError::Nothing("another fault holds the links between nodes".into()));
-        }
+        self.claim()?;
         let touched: BTreeSet<&str> = drawn.grudge.receivers().map(|(node, _)| node).collect();
         let nodes = touched.into_iter().map(str::to_owned).collect();
         Ok(Choice { nodes, what: json!(drawn) })
+    }
+
+    async fn repeat(&mut self, _cx: &FaultContext, earlier: &Choice) -> Result<Choice, FaultError> {
+        self.claim()?;
+        Ok(earlier.clone())
     }
 
     fn undo(&self, _cx: &FaultContext, choice: &Choice) -> Vec<(String, String)> {

@@ -129,6 +129,10 @@ impl Nemesis for Restart {
         processes::choose(cx, self.target.as_ref(), &self.claims, rng).await
     }
 
+    async fn repeat(&mut self, cx: &FaultContext, earlier: &Choice) -> Result<Choice, FaultError> {
+        processes::repeat(cx, earlier, &self.claims).await
+    }
+
     fn undo(&self, cx: &FaultContext, choice: &Choice) -> Vec<(String, String)> {
         let Ok(control) = processes::control(cx) else { return Vec::new() };
         let nodes = cx.cluster.nodes().filter(|node| choice.nodes.contains(&node.name.to_string()));

@@ -85,6 +85,10 @@ impl Nemesis for Slow {
         processes::choose(cx, self.target.as_ref(), &self.claims, rng).await
     }
 
+    async fn repeat(&mut self, cx: &FaultContext, earlier: &Choice) -> Result<Choice, FaultError> {
+        processes::repeat(cx, earlier, &self.claims).await
+    }
+
     fn undo(&self, _cx: &FaultContext, _choice: &Choice) -> Vec<(String, String)> {
         // Who holds it is known to the node's own journal alone.
         Vec::new()
