@@ -5,6 +5,7 @@
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on should stop where it stands")]
 
+use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -260,6 +261,89 @@ fn a_killed_controller_leaves_no_lab_and_a_history_that_can_be_judged() {
         })
         .sum();
     assert!(judged >= 3, "only {judged} histories were long enough to be judged");
+}
+
+/// What a fault may leave behind on a node, and nothing if it is as before.
+const LEFT: &str = "iptables -S | grep DEPOSED; ip6tables -S | grep DEPOSED; nft list tables | grep deposed; \
+    find /run/deposed/faults /var/lib/deposed/faults -name '*.json'; grep -l '^State:.T' /proc/[0-9]*/status; \
+    grep -l :/deposed- /proc/[0-9]*/cgroup; grep deposed/cgroup /proc/mounts; \
+    grep -qx etcd /proc/[0-9]*/comm || echo 'etcd does not run'";
+
+/// Rules that a host has of its own.
+const OWN_RULES: &str = "iptables -N MINE; iptables -A MINE -s 10.9.9.9 -j DROP; iptables -A INPUT -j MINE; \
+    iptables -A FORWARD -s 10.9.9.8 -j ACCEPT; ip6tables -A INPUT -s fd99::9 -j DROP";
+
+/// How long a node holds faults without its controller, and what it may take then to heal.
+const HEALED_WITHIN: Duration = Duration::from_secs(15 + 5);
+
+/// In a lab that stays up: kills controllers in the middle of faults, and each time looks at the nodes.
+/// Returns how long after the last kill the slowest of them was seen to be clean.
+fn orphaned(bench: &Bench, name: &str, moments: &[u64]) -> Duration {
+    let (binary, nodes) = (env!("CARGO_BIN_EXE_deposed"), ["n1", "n2", "n3"]);
+    let ssh = |node: &str, script: &str| {
+        let mut ssh = bench.deposed(&format!("lab ssh --name {name} {node}"));
+        String::from_utf8_lossy(&ssh.arg(script).output().unwrap().stdout).trim().to_owned()
+    };
+    bench.run(&format!("lab up --nodes 3 --for etcd --name {name}")).ends_with(0);
+    let rules = nodes.map(|node| ssh(node, &format!("{OWN_RULES}; iptables -S; ip6tables -S")));
+    assert!(rules[0].contains("10.9.9.9"), "{}", rules[0]);
+    let mut slowest = Duration::ZERO;
+    for moment in moments {
+        let faults = "partition,reject,flap,kill,restart,pause,freeze,slow";
+        let mut run = bench
+            .deposed(&format!(
+                "lab exec --name {name} -- {binary} run etcd --time 60s --faults {faults}"
+            ))
+            .args(["--output", "plain"])
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null())
+            .spawn()
+            .unwrap();
+        let mut lines = BufReader::new(run.stdout.take().unwrap()).lines();
+        let bitten = lines.any(|line| line.is_ok_and(|line| line.contains(" fault ")));
+        assert!(bitten, "no fault came");
+        std::thread::sleep(Duration::from_millis(*moment));
+        for pid in family(run.id()) {
+            let _ = Command::new("kill").args(["-s", "KILL", &pid.to_string()]).status();
+        }
+        let killed = Instant::now();
+        run.wait().unwrap();
+        let mut left = nodes.map(|node| ssh(node, LEFT));
+        while left.iter().any(|left| !left.is_empty()) {
+            assert!(killed.elapsed() < 3 * HEALED_WITHIN, "{name} at {moment} ms: {left:?}");
+            std::thread::sleep(Duration::from_millis(200));
+            left = nodes.map(|node| ssh(node, LEFT));
+        }
+        slowest = slowest.max(killed.elapsed());
+        let now = nodes.map(|node| ssh(node, "iptables -S; ip6tables -S"));
+        assert_eq!(now, rules, "{name} at {moment} ms");
+        // The dead run has the nodes for itself until somebody gives them back.
+        bench.run(&format!("lab exec --name {name} -- {binary} heal")).ends_with(0);
+    }
+    bench.run(&format!("lab down --name {name}")).ends_with(0);
+    slowest
+}
+
+/// Nobody heals but the nodes themselves. `DEPOSED_KILLS` says how many controllers are killed, two at a
+/// time; few unless it is set.
+#[test]
+fn nodes_whose_controller_is_killed_heal_themselves_and_touch_nothing_else() {
+    let bench = &Bench::new();
+    let kills = std::env::var("DEPOSED_KILLS").ok().map_or(2, |kills| kills.parse().unwrap());
+    // Spread over the time in which every lane injects, never twice the same.
+    let moments: Vec<u64> = (0..kills).map(|kill| kill * 6_180 % 10_000).collect();
+    let (first, second) = moments.split_at(moments.len() / 2);
+    let slowest = std::thread::scope(|scope| {
+        let one = |number: u32, moments| {
+            let name = format!("orphan{}x{number}", std::process::id());
+            scope.spawn(move || orphaned(bench, &name, moments))
+        };
+        let (first, second) = (one(1, first), one(2, second));
+        first.join().unwrap().max(second.join().unwrap())
+    });
+    println!("{kills} controllers killed; the slowest node was clean after {slowest:?}");
+    // A machine that is busy with other things may take longer to look.
+    assert!(slowest < HEALED_WITHIN + Duration::from_secs(10), "{slowest:?}");
 }
 
 #[test]

@@ -73,6 +73,13 @@ async fn rounds(
         }
         let Ok(listed) = processes::list(&cx, &nodes).await else { continue };
         note(&lives, &listed);
+        // One that ended by itself has nobody to start it: only what was killed here is in a journal.
+        for node in nodes.iter().filter(|node| !listed.contains_key(*node)) {
+            if let (Some(remote), Ok(control)) = (cx.cluster.remote(node), processes::control(&cx))
+            {
+                let _ = control.start(&cx.cluster, &**remote).await;
+            }
+        }
         let _ = agents.apply(&name, specs(&cx, listed)).await;
     }
 }
