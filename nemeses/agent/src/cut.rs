@@ -59,7 +59,7 @@ pub enum Spare {
 
 impl Spare {
     /// Source address, and which port of TCP it is about.
-    const fn parts(self) -> (IpAddr, &'static str, u16) {
+    pub(crate) const fn parts(self) -> (IpAddr, &'static str, u16) {
         match self {
             Self::ToSshd { from, port } => (from, "dport", port),
             Self::FromSshd { from, port } => (from, "sport", port),

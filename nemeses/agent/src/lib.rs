@@ -28,6 +28,8 @@ mod journal;
 mod keeper;
 mod kill;
 mod lease;
+pub mod netem;
+pub mod nfqueue;
 mod primitive;
 mod process;
 mod protocol;

@@ -91,6 +91,8 @@ primitives! {
     Freeze(crate::freeze::Freeze),
     /// Processes run a part of the time only.
     Slow(crate::slow::Slow),
+    /// Links are bad, by a queue of netfilter.
+    Nfqueue(crate::nfqueue::Nfqueue),
 }
 
 fn mismatch() -> crate::Failure {

@@ -17,9 +17,17 @@ pub(crate) struct Node {
 
 impl Node {
     pub(crate) fn new() -> Self {
+        Self::inside(&[])
+    }
+
+    /// An agent that a command brings to where it is to act: `nsenter` and its arguments.
+    pub(crate) fn inside(enter: &[&str]) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let (volatile, lasting) = (folder.path().join("run"), folder.path().join("lib"));
-        let mut agent = Command::new(env!("CARGO_BIN_EXE_deposed-agent"))
+        let program = env!("CARGO_BIN_EXE_deposed-agent");
+        let mut words = enter.iter().copied().chain([program]);
+        let mut agent = Command::new(words.next().unwrap_or(program))
+            .args(words)
             .arg("--home")
             .args([volatile, lasting])
             .arg("serve")
