@@ -97,18 +97,25 @@ impl Agents {
         name: &str,
         nodes: &[String],
     ) -> Result<Vec<String>, FaultError> {
-        let request = Request::Prove { name: name.to_owned() };
-        let asked = nodes.iter().map(|node| (node.clone(), request.clone())).collect();
         let mut objections = Vec::new();
-        for (node, reply) in self.ask(asked).await {
-            match reply? {
-                Reply::Seen(Sight { holds: true, .. }) => {}
-                Reply::Seen(Sight { summary, .. }) => objections.push(format!("{node}: {summary}")),
-                Reply::Failed(failure) => objections.push(format!("{node}: {failure}")),
-                other => return Err(refused(&node, &other)),
+        for (node, sight) in self.sights(name, nodes).await {
+            match sight {
+                Ok(Sight { holds: true, .. }) => {}
+                Ok(Sight { summary, .. }) => objections.push(format!("{node}: {summary}")),
+                Err(FaultError::Unsupported(refusal)) => objections.push(refusal),
+                Err(error) => return Err(error),
             }
         }
         Ok(objections)
+    }
+
+    /// What the agents see of a fault in force, node by node.
+    pub(crate) async fn sights(
+        &self,
+        name: &str,
+        nodes: &[String],
+    ) -> BTreeMap<String, Result<Sight, FaultError>> {
+        self.seen(Request::Prove { name: name.to_owned() }, nodes).await
     }
 
     /// Has a fault undone, node by node. Each says what it sees of that, or why it did not work; a node
@@ -118,7 +125,15 @@ impl Agents {
         name: &str,
         nodes: &[String],
     ) -> BTreeMap<String, Result<Sight, FaultError>> {
-        let request = Request::Undo { name: name.to_owned() };
+        self.seen(Request::Undo { name: name.to_owned() }, nodes).await
+    }
+
+    /// Asks every node the same, which is answered by a sight.
+    async fn seen(
+        &self,
+        request: Request,
+        nodes: &[String],
+    ) -> BTreeMap<String, Result<Sight, FaultError>> {
         let asked = nodes.iter().map(|node| (node.clone(), request.clone())).collect();
         let asked = self.ask(asked).await;
         let sights = asked.into_iter().map(|(node, reply)| {

@@ -2,6 +2,7 @@
 
 mod agents;
 mod claims;
+mod clock;
 mod fanout;
 mod firewall;
 mod grudge;

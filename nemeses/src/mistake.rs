@@ -25,16 +25,21 @@ impl fmt::Display for Mistake {
 
 impl std::error::Error for Mistake {}
 
+/// The candidate that was probably meant.
+pub(crate) fn closest<'a>(
+    word: &str,
+    candidates: impl IntoIterator<Item = &'a str>,
+) -> Option<&'a str> {
+    let likeness = |candidate| (strsim::jaro_winkler(word, candidate), candidate);
+    let close = candidates.into_iter().map(likeness).filter(|(likeness, _)| *likeness > 0.75);
+    close.max_by(|(a, _), (b, _)| a.total_cmp(b)).map(|(_, candidate)| candidate)
+}
+
 /// `did you mean …?` where a candidate is close, else the list of them.
 pub(crate) fn suggest<'a>(word: &str, candidates: impl IntoIterator<Item = &'a str>) -> String {
     let candidates: Vec<&str> = candidates.into_iter().collect();
-    let closest = candidates
-        .iter()
-        .map(|candidate| (strsim::jaro_winkler(word, candidate), candidate))
-        .filter(|(likeness, _)| *likeness > 0.75)
-        .max_by(|(a, _), (b, _)| a.total_cmp(b));
-    match closest {
-        Some((_, candidate)) => format!("did you mean `{candidate}`?"),
+    match closest(word, candidates.iter().copied()) {
+        Some(candidate) => format!("did you mean `{candidate}`?"),
         None => format!("known are {}", candidates.join(", ")),
     }
 }

@@ -5,6 +5,7 @@ use deposed_core::{Nemesis, System};
 
 use crate::agents::Agents;
 use crate::claims::Claims;
+use crate::clock::Clock;
 use crate::grudge::Shape;
 use crate::kill::Kill;
 use crate::mistake::{Mistake, suggest};
@@ -32,7 +33,7 @@ pub struct Kind {
 type Make = fn(Option<&str>, &[String], &Claims, &Agents) -> Result<Box<dyn Nemesis>, Mistake>;
 
 /// Every fault there is. A new one is a line here and a file of its own.
-pub static KINDS: [Kind; 8] = [
+pub static KINDS: [Kind; 9] = [
     links("partition", "cut the network between nodes", |arg, nodes, claims, agents| {
         partition(Manner::Drop, arg, nodes, claims, agents)
     }),
@@ -79,6 +80,13 @@ pub static KINDS: [Kind; 8] = [
     store("slow", "let the store run a tenth of the time", |arg, nodes, claims, agents| {
         Ok(Box::new(Slow::new(target(arg, nodes)?, claims.clone(), agents.clone())))
     }),
+    Kind {
+        name: "clock",
+        about: "set the store's wall clock wrong, later right again",
+        words: &Clock::WORDS,
+        make: |arg, nodes, claims, agents| Ok(Box::new(Clock::parse(arg, nodes, claims, agents)?)),
+        needs_processes: true,
+    },
 ];
 
 /// A fault of the links between nodes.
@@ -140,12 +148,17 @@ impl LaneSpec {
         (self.kind.make)(self.arg.as_deref(), nodes, claims, agents)
     }
 
+    /// The last word of what follows the colon: a target, if there is one.
+    fn target(&self) -> Option<&str> {
+        self.arg.as_deref()?.rsplit(':').next()
+    }
+
     /// Why `system` cannot suffer this fault, if so.
     pub fn unsupported(&self, system: &dyn System) -> Option<Mistake> {
         let db = system.db();
         let lacks = if self.kind.needs_processes && db.processes().is_none() {
             "does not say which processes are its own"
-        } else if self.arg.as_deref() == Some("primaries") && db.primaries().is_none() {
+        } else if self.target() == Some("primaries") && db.primaries().is_none() {
             "does not say who leads"
         } else {
             return None;
@@ -256,9 +269,9 @@ mod tests {
             ["`kill:all`: each fault has one lane; name one target, or none for a mix of all"]
         );
         assert_eq!(
-            problems("clock", 3),
-            ["`clock`: no such fault; known are partition, reject, flap, kill, \
-             restart, pause, freeze, slow"]
+            problems("weather", 3),
+            ["`weather`: no such fault; known are partition, reject, flap, kill, \
+             restart, pause, freeze, slow, clock"]
         );
     }
 
