@@ -204,7 +204,7 @@ impl Link {
     async fn install(&self) -> Result<(), FaultError> {
         let look = format!(
             "uname -m; if [ -x {0} ]; then echo there; fi
-             for a in /var/lib/deposed/agent-*; do [ \"$a\" = {0} ] || rm -f \"$a\"; done",
+             for a in /var/lib/deposed-agent/agent-*; do [ \"$a\" = {0} ] || rm -f \"$a\"; done",
             program::PATH
         );
         let said = self.remote.run(Command::new(look).deadline(SCRIPT_MAX).idempotent()).await?;

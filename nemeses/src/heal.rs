@@ -13,7 +13,7 @@ use crate::journal::{Entry, Journal, pending};
 /// Has every agent that lies on a node, of whatever version, undo what the node's journal knows of. Sets
 /// `failed`.
 const AGENTS: &str = r#"failed=0
-for a in /var/lib/deposed/agent-*; do
+for a in /var/lib/deposed-agent/agent-*; do
   [ ! -x "$a" ] || "$a" heal || failed=1
 done
 "#;

@@ -235,7 +235,7 @@ impl PartitionNemesis {
 
 /// The addresses that only one node has, loopback aside: a container bridge has the same address
 /// everywhere and tells nobody apart.
-fn own_addrs(
+pub(crate) fn own_addrs(
     cx: &FaultContext,
     facts: &BTreeMap<String, NodeFacts>,
 ) -> Result<BTreeMap<String, BTreeSet<IpAddr>>, FaultError> {

@@ -7,4 +7,4 @@ pub(crate) static BYTES: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/depos
 pub(crate) const ARCH: &str = env!("AGENT_ARCH");
 
 /// Its place on a node, named after its contents. Not below `/run`: programs there may not run.
-pub(crate) const PATH: &str = concat!("/var/lib/deposed/agent-", env!("AGENT_HASH"));
+pub(crate) const PATH: &str = concat!("/var/lib/deposed-agent/agent-", env!("AGENT_HASH"));

@@ -9,8 +9,10 @@ use crate::clock::Clock;
 use crate::grudge::Shape;
 use crate::kill::Kill;
 use crate::mistake::{Mistake, suggest};
+use crate::packets::Packets;
 use crate::partition::{Manner, PartitionNemesis};
 use crate::pause::Pause;
+use crate::power_cut::PowerCut;
 use crate::processes::Standstill;
 use crate::restart::Restart;
 use crate::slow::Slow;
@@ -33,7 +35,7 @@ pub struct Kind {
 type Make = fn(Option<&str>, &[String], &Claims, &Agents) -> Result<Box<dyn Nemesis>, Mistake>;
 
 /// Every fault there is. A new one is a line here and a file of its own.
-pub static KINDS: [Kind; 9] = [
+pub static KINDS: [Kind; 11] = [
     links("partition", "cut the network between nodes", |arg, nodes, claims, agents| {
         partition(Manner::Drop, arg, nodes, claims, agents)
     }),
@@ -87,6 +89,20 @@ pub static KINDS: [Kind; 9] = [
         make: |arg, nodes, claims, agents| Ok(Box::new(Clock::parse(arg, nodes, claims, agents)?)),
         needs_processes: true,
     },
+    Kind {
+        name: "packets",
+        about: "make links between nodes lose, delay, double, reorder, corrupt or throttle packets",
+        words: &Packets::WORDS,
+        make: |arg, nodes, _, agents| Ok(Box::new(Packets::parse(arg, nodes, agents)?)),
+        needs_processes: false,
+    },
+    store(
+        "power-cut",
+        "cut the power of the store and its disk: what was not synced is gone",
+        |arg, nodes, claims, agents| {
+            Ok(Box::new(PowerCut::new(target(arg, nodes)?, claims.clone(), agents.clone())))
+        },
+    ),
 ];
 
 /// A fault of the links between nodes.
@@ -271,7 +287,7 @@ mod tests {
         assert_eq!(
             problems("weather", 3),
             ["`weather`: no such fault; known are partition, reject, flap, kill, \
-             restart, pause, freeze, slow, clock"]
+             restart, pause, freeze, slow, clock, packets, power-cut"]
         );
     }
 

@@ -199,6 +199,10 @@ impl ProcessControl for DescribedSystem {
     fn start_script(&self, _cluster: &Cluster, node: &Node) -> Option<String> {
         Some(self.part(&node.name)?.blueprint.daemon.script(START))
     }
+
+    fn data(&self, node: &Node) -> Option<String> {
+        Some(self.part(&node.name)?.blueprint.daemon.data.clone())
+    }
 }
 
 #[async_trait]

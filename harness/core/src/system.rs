@@ -166,6 +166,11 @@ pub trait ProcessControl: Send + Sync {
     fn start_script(&self, _cluster: &Cluster, _node: &Node) -> Option<String> {
         None
     }
+
+    /// The directory of a node that holds the store's data: enables faults of its disk.
+    fn data(&self, _node: &Node) -> Option<String> {
+        None
+    }
 }
 
 /// Knows who leads.

@@ -28,7 +28,7 @@ if command -v nft >/dev/null; then
     fi
     nft list table inet deposed >/dev/null 2>&1 && echo "leftover the nftables table inet deposed"
 fi
-for undo in /run/deposed/faults/*.json /var/lib/deposed/faults/*.json; do
+for undo in /run/deposed/faults/*.json /var/lib/deposed-agent/faults/*.json; do
     [ -e "$undo" ] && echo "leftover $undo"
 done
 if read -r run until 2>/dev/null </run/deposed/claim &&

@@ -11,7 +11,7 @@ pub struct Home {
 
 impl Default for Home {
     fn default() -> Self {
-        Self { volatile: "/run/deposed".into(), lasting: "/var/lib/deposed".into() }
+        Self { volatile: "/run/deposed".into(), lasting: "/var/lib/deposed-agent".into() }
     }
 }
 

@@ -20,6 +20,7 @@
 mod agent;
 pub mod clock;
 mod cut;
+pub mod disk;
 mod failure;
 mod flap;
 mod freeze;

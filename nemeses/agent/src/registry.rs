@@ -93,6 +93,8 @@ primitives! {
     Slow(crate::slow::Slow),
     /// Links are bad, by a queue of netfilter.
     Nfqueue(crate::nfqueue::Nfqueue),
+    /// The power of a disk is cut, and its store is down until it is undone.
+    PowerCut(crate::disk::PowerCut),
 }
 
 fn mismatch() -> crate::Failure {

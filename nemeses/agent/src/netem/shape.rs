@@ -29,7 +29,7 @@ const BACKLOG_MAX: Duration = Duration::from_secs(1);
 
 impl Shape {
     /// What is wrong with it, if anything.
-    pub(crate) fn mistake(&self) -> Option<&'static str> {
+    pub fn mistake(&self) -> Option<&'static str> {
         let percentages = [self.loss_pct, self.duplicate_pct, self.corrupt_pct, self.reorder_pct];
         let amounts = [self.delay_ms, self.jitter_ms, self.rate_kbit];
         if percentages.iter().any(|p| !(0.0..=100.0).contains(p)) {

@@ -1,0 +1,521 @@
+//! The fault `packets`: links between nodes lose, delay, double, reorder, corrupt or throttle packets.
+//!
+//! It bit if on every link packets were counted to which something was done, and, where they are
+//! delayed, a ping over it took that much longer. It healed if our rules are gone and a ping takes no
+//! longer than its delay again.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::Write as _;
+use std::net::IpAddr;
+
+use async_trait::async_trait;
+use deposed_agent::netem::{PeerLink, Shape};
+use deposed_agent::nfqueue::Nfqueue;
+use deposed_agent::{Sight, Spare, Spec};
+use deposed_core::{Choice, Effect, Evidence, FaultContext, FaultError, Nemesis};
+use rand::RngExt;
+use rand_chacha::ChaCha8Rng;
+use serde::{Deserialize, Serialize};
+use serde_json::json;
+
+use crate::agents::Agents;
+use crate::fanout::{all, on_each};
+use crate::firewall::{self, NodeFacts};
+use crate::mistake::{Mistake, closest, suggest};
+use crate::partition::own_addrs;
+use crate::target::{Target, node_names, primaries};
+
+/// What may be done to packets, and what follows `=`.
+const MISCHIEF: [(&str, &str); 7] = [
+    ("loss", "some are lost: loss=10%"),
+    ("delay", "they take longer: delay=50ms"),
+    ("jitter", "their delay varies: delay=50ms+jitter=20ms"),
+    ("duplicate", "some come twice: duplicate=5%"),
+    ("reorder", "some overtake others: delay=20ms+reorder=25%"),
+    ("corrupt", "some have a bit flipped: corrupt=1%"),
+    ("rate", "only so much passes: rate=1mbit"),
+];
+
+/// Makes links bad.
+pub(crate) struct Packets {
+    shape: Option<Shape>,
+    target: Option<Links>,
+    agents: Agents,
+    facts: BTreeMap<String, NodeFacts>,
+    addrs: BTreeMap<String, BTreeSet<IpAddr>>,
+}
+
+/// Which links are meant.
+#[derive(Debug, Clone, PartialEq)]
+enum Links {
+    /// All to and from some nodes.
+    Of(Target),
+    /// These, each from a node to a node.
+    These(BTreeSet<(String, String)>),
+}
+
+/// What is done to which links: from and to.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+struct Bad {
+    shape: Shape,
+    links: BTreeSet<(String, String)>,
+    seed: u64,
+}
+
+impl Bad {
+    fn read(choice: &Choice) -> Result<Self, FaultError> {
+        serde_json::from_value(choice.what.clone())
+            .map_err(|error| FaultError::Unsupported(format!("not a choice of links: {error}")))
+    }
+
+    /// Who sends over a bad link, by who receives.
+    fn receivers(&self) -> BTreeMap<&String, BTreeSet<&String>> {
+        let mut receivers: BTreeMap<&String, BTreeSet<&String>> = BTreeMap::new();
+        for (from, to) in &self.links {
+            receivers.entry(to).or_default().insert(from);
+        }
+        receivers
+    }
+}
+
+/// Reads `delay=50ms+loss=1%`; `None` if its first word is not of [`MISCHIEF`].
+fn parse_shape(text: &str) -> Option<Result<Shape, Mistake>> {
+    let word = |part: &str| part.split('=').next().unwrap_or_default().to_owned();
+    let known = |part: &str| MISCHIEF.iter().any(|(known, _)| *known == word(part));
+    if !text.split('+').any(known) && !text.contains('=') {
+        return None;
+    }
+    let mut shape = Shape::default();
+    for part in text.split('+') {
+        let hint = || suggest(&word(part), MISCHIEF.map(|(word, _)| word));
+        let Some((_, example)) = MISCHIEF.iter().find(|(known, _)| *known == word(part)) else {
+            return Some(Err(Mistake::new(part, format!("no such mischief; {}", hint()))));
+        };
+        let amount = part
+            .split_once('=')
+            .map_or(Some(default_of(&word(part))), |(_, amount)| parse_amount(&word(part), amount));
+        let Some(amount) = amount else {
+            return Some(Err(Mistake::new(part, format!("how much? {example}"))));
+        };
+        *field(&mut shape, &word(part)) = amount;
+    }
+    // A variation of nothing, or an order among those that are not held, needs a delay.
+    if (shape.jitter_ms > 0.0 || shape.reorder_pct > 0.0) && shape.delay_ms == 0.0 {
+        shape.delay_ms = default_of("delay").max(shape.jitter_ms);
+    }
+    Some(match shape.mistake() {
+        Some(mistake) => Err(Mistake::new(text, mistake)),
+        None => Ok(shape),
+    })
+}
+
+fn field<'a>(shape: &'a mut Shape, word: &str) -> &'a mut f64 {
+    match word {
+        "loss" => &mut shape.loss_pct,
+        "delay" => &mut shape.delay_ms,
+        "jitter" => &mut shape.jitter_ms,
+        "duplicate" => &mut shape.duplicate_pct,
+        "reorder" => &mut shape.reorder_pct,
+        "corrupt" => &mut shape.corrupt_pct,
+        _ => &mut shape.rate_kbit,
+    }
+}
+
+/// What is done where nobody says how much: percent, milliseconds, kbit a second.
+fn default_of(word: &str) -> f64 {
+    match word {
+        "delay" => 50.0,
+        "jitter" => 10.0,
+        "rate" => 1000.0,
+        "corrupt" => 5.0,
+        _ => 20.0,
+    }
+}
+
+fn parse_amount(word: &str, text: &str) -> Option<f64> {
+    let units: &[(&str, f64)] = match word {
+        "delay" | "jitter" => &[("ms", 1.0), ("us", 1e-3), ("s", 1e3)],
+        "rate" => &[("kbit", 1.0), ("mbit", 1e3), ("gbit", 1e6)],
+        _ => &[("%", 1.0)],
+    };
+    let (number, factor) =
+        units.iter().find_map(|(unit, factor)| Some((text.strip_suffix(unit)?, factor)))?;
+    let amount = number.parse::<f64>().ok()? * factor;
+    (amount.is_finite() && amount > 0.0).then_some(amount)
+}
+
+impl Links {
+    /// Reads a target, or links such as `n1..n2+n3..n2`.
+    fn parse(text: &str, nodes: &[String]) -> Result<Self, Mistake> {
+        if !text.contains("..") {
+            return Ok(Self::Of(Target::parse(text, nodes)?));
+        }
+        let mut links = BTreeSet::new();
+        for link in text.split('+') {
+            let ends = link.split_once("..").filter(|(from, to)| from != to);
+            let Some((from, to)) = ends else {
+                let problem = "a link leads from a node to another: n1..n2";
+                return Err(Mistake::new(link, problem));
+            };
+            for end in [from, to] {
+                if !nodes.iter().any(|node| node == end) {
+                    let hint = suggest(end, nodes.iter().map(String::as_str));
+                    return Err(Mistake::new(end, format!("no such node; {hint}")));
+                }
+            }
+            links.insert((from.to_owned(), to.to_owned()));
+        }
+        Ok(Self::These(links))
+    }
+}
+
+impl Packets {
+    /// Words for help and completions.
+    pub(crate) const WORDS: [(&str, &str); 12] = {
+        let mut words = [("", ""); 12];
+        let mut at = 0;
+        while at < words.len() {
+            words[at] = if at < 7 { MISCHIEF[at] } else { Target::WORDS[at - 7] };
+            at += 1;
+        }
+        words
+    };
+
+    /// Reads `MISCHIEF`, `TARGET` or `MISCHIEF:TARGET`.
+    pub(crate) fn parse(
+        text: Option<&str>,
+        nodes: &[String],
+        agents: &Agents,
+    ) -> Result<Self, Mistake> {
+        if nodes.len() < 2 {
+            return Err(Mistake::new("packets", "it takes 2 nodes or more"));
+        }
+        let (mut shape, mut rest) = (None, text);
+        if let Some(text) = text {
+            let (first, after) = match text.split_once(':') {
+                Some((first, after)) => (first, Some(after)),
+                None => (text, None),
+            };
+            match parse_shape(first) {
+                Some(read) => (shape, rest) = (Some(read?), after),
+                None if after.is_some() => {
+                    let hint = suggest(first, MISCHIEF.map(|(word, _)| word));
+                    return Err(Mistake::new(first, format!("no such mischief; {hint}")));
+                }
+                None => {}
+            }
+        }
+        let target =
+            rest.map(|word| Links::parse(word, nodes)).transpose().map_err(
+                |mistake| match closest(&mistake.at, MISCHIEF.map(|(word, _)| word)) {
+                    Some(word) if text == rest => Mistake::new(
+                        &mistake.at,
+                        format!("no such mischief; did you mean `{word}`?"),
+                    ),
+                    _ => mistake,
+                },
+            )?;
+        let (facts, addrs) = (BTreeMap::new(), BTreeMap::new());
+        Ok(Self { shape, target, agents: agents.clone(), facts, addrs })
+    }
+
+    /// One or two kinds of mischief.
+    fn draw(rng: &mut ChaCha8Rng) -> Shape {
+        let mut shape = Shape::default();
+        for _ in 0..rng.random_range(1..=2) {
+            let (word, _) = MISCHIEF[rng.random_range(0..MISCHIEF.len())];
+            *field(&mut shape, word) = default_of(word) * rng.random_range(0.2..2.0);
+        }
+        if (shape.jitter_ms > 0.0 || shape.reorder_pct > 0.0) && shape.delay_ms == 0.0 {
+            shape.delay_ms = default_of("delay");
+        }
+        shape
+    }
+
+    async fn links(
+        &self,
+        cx: &FaultContext,
+        rng: &mut ChaCha8Rng,
+    ) -> Result<BTreeSet<(String, String)>, FaultError> {
+        let nodes = node_names(cx);
+        let target = match &self.target {
+            Some(Links::These(links)) => return Ok(links.clone()),
+            Some(Links::Of(target)) => target.clone(),
+            None => Target::draw(nodes.len(), cx.system.db().primaries().is_some(), rng),
+        };
+        let leaders = match target {
+            Target::Primaries => primaries(cx).await?,
+            _ => Vec::new(),
+        };
+        let hit = target.pick(&nodes, &nodes, &leaders, rng);
+        let pairs = nodes.iter().flat_map(|from| nodes.iter().map(move |to| (from, to)));
+        let meant =
+            pairs.filter(|(from, to)| from != to && (hit.contains(from) || hit.contains(to)));
+        Ok(meant.map(|(from, to)| (from.clone(), to.clone())).collect())
+    }
+
+    /// What `receiver` lets through as it is: the controller's SSH, even where the controller runs on
+    /// a node of the cluster.
+    fn spared(&self, receiver: &str, sender: &str) -> BTreeSet<Spare> {
+        let ssh = |node: &str| self.facts[node].ssh;
+        let here = ssh(receiver).map(|ssh| Spare::ToSshd { from: ssh.from, port: ssh.port });
+        let controllers = self.facts.values().filter_map(|facts| Some(facts.ssh?.from));
+        let is_controller =
+            controllers.into_iter().any(|from| self.addrs[receiver].contains(&from));
+        let there = ssh(sender).filter(|_| is_controller).into_iter().flat_map(|ssh| {
+            self.addrs[sender].iter().map(move |&from| Spare::FromSshd { from, port: ssh.port })
+        });
+        here.into_iter().chain(there).collect()
+    }
+
+    /// Pings every sender of a bad link from its receiver, and says how long that took, in
+    /// milliseconds, by receiver and sender; absent where nothing came back. A few packets go over
+    /// every link, whatever the store does.
+    async fn pings(
+        &self,
+        cx: &FaultContext,
+        bad: &Bad,
+    ) -> Result<BTreeMap<(String, String), f64>, FaultError> {
+        let scripts = bad.receivers().into_iter().map(|(receiver, senders)| {
+            let mut script = String::from("PATH=$PATH:/usr/sbin:/sbin:/usr/bin:/bin\n");
+            for sender in senders {
+                let addr = cx.cluster.nodes().find(|node| *node.name == **sender).map(|n| n.addr);
+                let Some(addr) = addr else { continue };
+                // -U: what the program sees, not the network card.
+                let _ = writeln!(
+                    script,
+                    "(echo \"{sender} $(timeout -s INT 6 ping -U -n -q -c 8 -i 0.1 -W 2 {addr} \
+                     2>/dev/null | sed -n 's|^rtt[^=]*= [0-9.]*/\\([0-9.]*\\)/.*|\\1|p')\") &"
+                );
+            }
+            (receiver.clone(), script + "wait\n")
+        });
+        let mut took = BTreeMap::new();
+        for (receiver, text) in all(on_each(&cx.cluster, scripts).await)? {
+            for line in text.lines() {
+                if let Some((sender, ms)) = line.split_once(' ')
+                    && let Ok(ms) = ms.trim().parse()
+                {
+                    took.insert((receiver.clone(), sender.to_owned()), ms);
+                }
+            }
+        }
+        Ok(took)
+    }
+
+    /// Nodes whose rules are there, as their own tools see it.
+    async fn ruled(&self, cx: &FaultContext, bad: &Bad) -> Result<BTreeSet<String>, FaultError> {
+        let script = "PATH=$PATH:/usr/sbin:/sbin\nfor t in iptables ip6tables; do\n\
+                      $t -w 5 -t mangle -S DEPOSED-QUEUE 2>/dev/null; done; true";
+        let nodes = bad.receivers().into_keys().map(|node| (node.clone(), script.to_owned()));
+        let printed = all(on_each(&cx.cluster, nodes).await)?;
+        let ruled = printed.into_iter().filter(|(_, text)| text.contains("-j NFQUEUE"));
+        Ok(ruled.map(|(node, _)| node).collect())
+    }
+}
+
+#[async_trait]
+impl Nemesis for Packets {
+    fn fault(&self) -> &str {
+        "packets"
+    }
+
+    async fn prepare(&mut self, cx: &FaultContext) -> Result<(), FaultError> {
+        let script = firewall::facts_script();
+        let nodes = node_names(cx).into_iter().map(|node| (node, script.clone()));
+        let printed = all(on_each(&cx.cluster, nodes).await)?;
+        self.facts =
+            printed.into_iter().map(|(n, text)| (n, firewall::parse_facts(&text))).collect();
+        self.addrs = own_addrs(cx, &self.facts)?;
+        let without = self
+            .facts
+            .iter()
+            .find(|(_, facts)| facts.backend != Some(deposed_agent::Backend::Iptables));
+        if let Some((node, _)) = without {
+            return Err(FaultError::Unsupported(format!(
+                "{node} has no working iptables, which packets are held with; install it there \
+                 (apt-get install iptables)"
+            )));
+        }
+        self.agents.start(&cx.cluster).await
+    }
+
+    async fn choose(
+        &mut self,
+        cx: &FaultContext,
+        rng: &mut ChaCha8Rng,
+    ) -> Result<Choice, FaultError> {
+        let shape = self.shape.unwrap_or_else(|| Self::draw(rng));
+        let links = self.links(cx, rng).await?;
+        if links.is_empty() {
+            return Err(FaultError::Nothing("no node claims to lead".into()));
+        }
+        let ends = links.iter().flat_map(|(from, to)| [from.clone(), to.clone()]);
+        let nodes: BTreeSet<String> = ends.collect();
+        let bad = Bad { shape, links, seed: rng.random() };
+        Ok(Choice { nodes: nodes.into_iter().collect(), what: json!(bad) })
+    }
+
+    /// The nodes' own journals know it.
+    fn undo(&self, _cx: &FaultContext, _choice: &Choice) -> Vec<(String, String)> {
+        Vec::new()
+    }
+
+    async fn inject(
+        &mut self,
+        _cx: &FaultContext,
+        choice: &Choice,
+        name: &str,
+    ) -> Result<(), FaultError> {
+        let bad = Bad::read(choice)?;
+        let specs = bad.receivers().into_iter().map(|(receiver, senders)| {
+            let link = |sender: &String| PeerLink {
+                peers: self.addrs[sender].clone(),
+                shape: bad.shape,
+                spared: self.spared(receiver, sender),
+            };
+            let links = senders.into_iter().map(link).collect();
+            (receiver.clone(), Spec::Nfqueue(Nfqueue { links, seed: bad.seed }))
+        });
+        self.agents.apply(name, specs.collect()).await
+    }
+
+    async fn evidence(
+        &mut self,
+        cx: &FaultContext,
+        choice: &Choice,
+        name: &str,
+    ) -> Result<Evidence, FaultError> {
+        let bad = Bad::read(choice)?;
+        let pings = self.pings(cx, &bad).await?;
+        let mut doubts = Vec::new();
+        let mut quick = None;
+        for (from, to) in &bad.links {
+            let took = pings.get(&(to.clone(), from.clone())).copied();
+            // An average over what overtook and what did not, and jitter, may be lower.
+            let least = (bad.shape.delay_ms - bad.shape.jitter_ms).max(0.0) * 0.5;
+            if took.is_some_and(|took| took < least) {
+                doubts
+                    .push(format!("a ping from {from} to {to} took {:.1} ms", took.unwrap_or(0.0)));
+            }
+            quick = took.into_iter().chain(quick).reduce(f64::min);
+        }
+        let ruled = self.ruled(cx, &bad).await?;
+        let receivers: Vec<String> = bad.receivers().into_keys().cloned().collect();
+        let bare = receivers.iter().filter(|node| !ruled.contains(*node));
+        doubts.extend(bare.map(|node| format!("{node} has no rule of ours")));
+        let mut seen: BTreeMap<String, Sight> = BTreeMap::new();
+        for (node, sight) in self.agents.sights(name, &receivers).await {
+            match sight? {
+                sight if sight.holds => drop(seen.insert(node, sight)),
+                sight => doubts.push(format!("{node}: {}", sight.summary)),
+            }
+        }
+        let (effect, summary) = match doubts.is_empty() {
+            false => (Effect::Indeterminate, doubts.join("; ")),
+            true => {
+                let ping =
+                    quick.map_or(String::new(), |ms| format!(", a ping takes {ms:.1} ms or more"));
+                (Effect::Proven, format!("{} on {} links{ping}", total(&seen), bad.links.len()))
+            }
+        };
+        let figures = seen.into_iter().map(|(node, sight)| (node, sight.figures)).collect();
+        Ok(Evidence { effect, summary, figures: serde_json::Value::Object(figures) })
+    }
+
+    async fn heal(
+        &mut self,
+        cx: &FaultContext,
+        choice: &Choice,
+        name: &str,
+    ) -> Result<Evidence, FaultError> {
+        let bad = Bad::read(choice)?;
+        let receivers: Vec<String> = bad.receivers().into_keys().cloned().collect();
+        let mut doubts = Vec::new();
+        for (node, undone) in self.agents.undo(name, &receivers).await {
+            match undone {
+                Ok(sight) if sight.holds => {}
+                Ok(sight) => doubts.push(format!("{node}: {}", sight.summary)),
+                Err(error) => doubts.push(error.to_string()),
+            }
+        }
+        let ruled = self.ruled(cx, &bad).await?;
+        doubts.extend(ruled.into_iter().map(|node| format!("{node} still has rules of ours")));
+        let (effect, summary) = match doubts.is_empty() {
+            true => (Effect::Proven, format!("no packet is held on {}", receivers.join(" "))),
+            false => (Effect::Indeterminate, doubts.join("; ")),
+        };
+        Ok(Evidence { effect, summary, figures: serde_json::Value::Null })
+    }
+}
+
+/// What was done on all links together, in words.
+fn total(seen: &BTreeMap<String, Sight>) -> String {
+    let links = seen.values().filter_map(|sight| sight.figures["from"].as_object());
+    let counts: Vec<&serde_json::Value> = links.flat_map(|links| links.values()).collect();
+    let sum = |what: &str| counts.iter().filter_map(|counts| counts[what].as_u64()).sum::<u64>();
+    let (passed, held_ns) = (sum("passed"), sum("held_ns"));
+    let mean = held_ns as f64 / passed.max(1) as f64 / 1e6;
+    let mut text = format!("{passed} packets held for {mean:.1} ms on average");
+    for (what, word) in [
+        ("lost", "lost"),
+        ("corrupted", "corrupted"),
+        ("reordered", "ahead of others"),
+        ("duplicated", "twice"),
+    ] {
+        if sum(what) > 0 {
+            let _ = write!(text, ", {} {word}", sum(what));
+        }
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use rand::SeedableRng;
+
+    use super::*;
+
+    fn parse(text: &str) -> Result<(Option<Shape>, Option<Links>), String> {
+        let nodes = ["n1", "n2", "n3"].map(str::to_owned);
+        let packets = Packets::parse(Some(text), &nodes, &Agents::default());
+        packets.map(|it| (it.shape, it.target)).map_err(|mistake| mistake.to_string())
+    }
+
+    /// Mischief with and without amounts, targets, and single links in one direction.
+    #[test]
+    fn mischief_and_links() {
+        let shape = Shape { delay_ms: 50.0, loss_pct: 1.5, ..Shape::default() };
+        let link = ("n1".to_owned(), "n2".to_owned());
+        assert_eq!(
+            parse("delay=50ms+loss=1.5%:n1..n2"),
+            Ok((Some(shape), Some(Links::These(BTreeSet::from([link])))))
+        );
+        assert_eq!(parse("one"), Ok((None, Some(Links::Of(Target::One)))));
+        let rate = Shape { rate_kbit: 2000.0, ..Shape::default() };
+        assert_eq!(parse("rate=2mbit"), Ok((Some(rate), None)));
+        let reorder = Shape { reorder_pct: 20.0, delay_ms: 50.0, ..Shape::default() };
+        assert_eq!(parse("reorder"), Ok((Some(reorder), None)));
+    }
+
+    /// Each mistake is told with what was probably meant.
+    #[test]
+    fn mistakes() {
+        let said = |text: &str| parse(text).unwrap_err();
+        assert!(said("los").contains("did you mean `loss`?"));
+        assert!(said("loss=10%+dely=5ms").contains("did you mean `delay`?"));
+        assert!(said("loss=10").contains("how much?"));
+        assert!(said("loss=200%").contains("percentage"));
+        assert!(said("loss:n1..n9").contains("no such node"));
+        assert!(said("loss:n1..n1").contains("from a node to another"));
+    }
+
+    /// Whatever is drawn makes sense.
+    #[test]
+    fn what_is_drawn_makes_sense() {
+        let mut rng = ChaCha8Rng::seed_from_u64(2);
+        for _ in 0..500 {
+            assert_eq!(Packets::draw(&mut rng).mistake(), None);
+        }
+    }
+}

@@ -1,0 +1,149 @@
+//! The fault `power-cut`: the store and the power of its disk are gone at once on some nodes, and later
+//! it starts on what was synced.
+//!
+//! It bit if the processes are gone, a file that was synced just before is there and one that was only
+//! written is not. It healed if the disk takes writes and the store runs again and is ready.
+
+use std::collections::BTreeMap;
+
+use async_trait::async_trait;
+use deposed_agent::disk::PowerCut as Cut;
+use deposed_agent::{Sight, Spec};
+use deposed_core::{Choice, Effect, Evidence, FaultContext, FaultError, Nemesis};
+use rand_chacha::ChaCha8Rng;
+use tokio::task::JoinSet;
+
+use crate::agents::Agents;
+use crate::claims::Claims;
+use crate::kill::start;
+use crate::processes::{self, Look, Prey};
+use crate::target::Target;
+
+/// Cuts the power of the store's disk.
+pub(crate) struct PowerCut {
+    target: Option<Target>,
+    claims: Claims,
+    agents: Agents,
+}
+
+impl PowerCut {
+    pub(crate) const fn new(target: Option<Target>, claims: Claims, agents: Agents) -> Self {
+        Self { target, claims, agents }
+    }
+}
+
+#[async_trait]
+impl Nemesis for PowerCut {
+    fn fault(&self) -> &str {
+        "power-cut"
+    }
+
+    async fn prepare(&mut self, cx: &FaultContext) -> Result<(), FaultError> {
+        let control = processes::control(cx)?;
+        if let Some(node) = cx.cluster.nodes().find(|node| control.data(node).is_none()) {
+            let reason = format!(
+                "{} does not say where its data is on {}; power cannot be cut from that",
+                cx.system.name(),
+                node.name
+            );
+            return Err(FaultError::Unsupported(reason));
+        }
+        self.agents.start(&cx.cluster).await
+    }
+
+    async fn choose(
+        &mut self,
+        cx: &FaultContext,
+        rng: &mut ChaCha8Rng,
+    ) -> Result<Choice, FaultError> {
+        processes::choose(cx, self.target.as_ref(), &self.claims, rng).await
+    }
+
+    /// The nodes' own journals know what to mount and to start.
+    fn undo(&self, _cx: &FaultContext, _choice: &Choice) -> Vec<(String, String)> {
+        Vec::new()
+    }
+
+    async fn inject(
+        &mut self,
+        cx: &FaultContext,
+        choice: &Choice,
+        name: &str,
+    ) -> Result<(), FaultError> {
+        let control = processes::control(cx)?;
+        let mut prey = Prey::read(choice)?;
+        let specs = cx.cluster.nodes().filter_map(|node| {
+            let processes = prey.processes.remove(&*node.name)?;
+            let cut = Cut {
+                processes: processes.into_iter().map(processes::of_agent).collect(),
+                data: control.data(node)?.into(),
+                start: control.start_script(&cx.cluster, node),
+            };
+            Some((node.name.to_string(), Spec::PowerCut(cut)))
+        });
+        let specs = specs.collect();
+        self.agents.apply(name, specs).await
+    }
+
+    async fn evidence(
+        &mut self,
+        cx: &FaultContext,
+        choice: &Choice,
+        name: &str,
+    ) -> Result<Evidence, FaultError> {
+        let mut doubts = Vec::new();
+        let mut seen: BTreeMap<String, Sight> = BTreeMap::new();
+        for (node, sight) in self.agents.sights(name, &choice.nodes).await {
+            match sight? {
+                sight if sight.holds => drop(seen.insert(node, sight)),
+                sight => doubts.push(format!("{node}: {}", sight.summary)),
+            }
+        }
+        for (node, looks) in processes::look(cx, &Prey::read(choice)?).await? {
+            let alive = looks.into_iter().filter(|(_, look)| *look != Look::Gone);
+            doubts.extend(alive.map(|(pid, _)| format!("pid {pid} on {node} is still there")));
+        }
+        let told: Vec<String> =
+            seen.iter().map(|(node, sight)| format!("{node}: {}", sight.summary)).collect();
+        let (effect, summary) = match doubts.is_empty() {
+            true => (Effect::Proven, told.join("; ")),
+            false => (Effect::Indeterminate, doubts.join("; ")),
+        };
+        let figures = seen.into_iter().map(|(node, sight)| (node, sight.figures)).collect();
+        Ok(Evidence { effect, summary, figures: serde_json::Value::Object(figures) })
+    }
+
+    async fn heal(
+        &mut self,
+        cx: &FaultContext,
+        choice: &Choice,
+        name: &str,
+    ) -> Result<Evidence, FaultError> {
+        let mut late = Vec::new();
+        let mut starting = JoinSet::new();
+        // A node that does not answer must not keep the others down.
+        for (node, undone) in self.agents.undo(name, &choice.nodes).await {
+            if let Err(error) = undone {
+                late.push(format!("{node}: {error}"));
+                continue;
+            }
+            let cx = cx.clone();
+            starting.spawn(async move { start(&cx, &node).await.map_err(|e| (node, e)) });
+        }
+        while let Some(started) = starting.join_next().await {
+            if let Err((node, error)) = started.expect("starting a store does not panic") {
+                late.push(format!("{node}: {error}"));
+            }
+        }
+        late.sort();
+        let nodes = choice.nodes.join(" ");
+        let (effect, summary) = if late.is_empty() {
+            self.claims.release(&choice.nodes);
+            let summary = format!("the disk takes writes, started again and ready on {nodes}");
+            (Effect::Proven, summary)
+        } else {
+            (Effect::Indeterminate, late.join("; "))
+        };
+        Ok(Evidence { effect, summary, figures: serde_json::Value::Null })
+    }
+}
