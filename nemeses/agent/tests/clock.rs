@@ -2,6 +2,7 @@
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+#[allow(dead_code, reason = "each test uses a part of it")]
 mod node;
 
 use std::io::{BufRead, BufReader, Lines, Write};

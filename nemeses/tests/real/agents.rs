@@ -9,7 +9,7 @@ use crate::{NAME, agents, assert_proven, hurt, nemesis, nemesis_with, store};
 
 /// Kills every agent that serves, and none of their keepers.
 const KILL_AGENTS: &str = r#"for c in /proc/[0-9]*/cmdline; do
-  case $(tr '\0' ' ' <$c) in /var/lib/deposed/agent-*serve*) p=${c#/proc/}; kill -9 ${p%/cmdline};; esac
+  case $(tr '\0' ' ' <$c) in /var/lib/deposed-agent/agent-*serve*) p=${c#/proc/}; kill -9 ${p%/cmdline};; esac
 done 2>/dev/null"#;
 
 /// Puts a program in the place of the agent that says what is wanted of it and does nothing.
@@ -21,7 +21,7 @@ while read -r line; do case $line in
 esac; done
 END
 chmod +x /run/liar
-for a in /var/lib/deposed/agent-*; do mount --bind /run/liar $a; done"#;
+for a in /var/lib/deposed-agent/agent-*; do mount --bind /run/liar $a; done"#;
 
 fn stopped(node: &Namespace) -> bool {
     node.sh("grep '^State' /proc/$(cat /run/store.pid)/status").contains("stopped")
@@ -108,7 +108,7 @@ fn lie(net: &Namespaces) {
 
 fn confess(net: &Namespaces) {
     net.everywhere(
-        "for a in /var/lib/deposed/agent-*; do umount -l $a; done
+        "for a in /var/lib/deposed-agent/agent-*; do umount -l $a; done
          for c in /proc/[0-9]*/cmdline; do
            case $(tr '\\0' ' ' <$c) in */bin/sh*agent-*serve*) p=${c#/proc/}; kill -9 ${p%/cmdline};; esac
          done 2>/dev/null",

@@ -8,7 +8,7 @@
 
 mod cell;
 mod motion;
-mod scope;
+pub(crate) mod scope;
 
 use std::collections::BTreeSet;
 use std::fs::{self, File};
@@ -166,7 +166,7 @@ impl Primitive for Clock {
             let summary = match (doubts.first(), widest(seen.iter().map(|seen| seen.reading))) {
                 (Some(doubt), _) => (*doubt).clone(),
                 (None, Some(reading)) if bites => {
-                    format!("clock {} in {}", reading, count(seen.len()))
+                    format!("{}: clock {reading} in {}", self.motion, count(seen.len()))
                 }
                 (None, Some(reading)) => {
                     format!("the cell says nothing: clock {} in {}", reading, count(seen.len()))

@@ -1,5 +1,6 @@
 //! How a clock is moved while a fault is held.
 
+use std::fmt;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
@@ -68,6 +69,21 @@ impl Motion {
                 let width = max_ms.saturating_mul(2).saturating_add(1);
                 let drawn = mix(seed.wrapping_add(period)) % width;
                 still(drawn as i64 - *max_ms as i64)
+            }
+        }
+    }
+}
+
+impl fmt::Display for Motion {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Jump { .. } => write!(f, "jump"),
+            Self::Strobe { offset_ms, period_ms } => {
+                write!(f, "strobe of {offset_ms} ms each {period_ms} ms")
+            }
+            Self::Drift { rate_ppm } => write!(f, "drift of {rate_ppm} ppm"),
+            Self::Scramble { max_ms, period_ms, .. } => {
+                write!(f, "scramble within {max_ms} ms each {period_ms} ms")
             }
         }
     }

@@ -8,9 +8,9 @@ use crate::Process;
 
 /// A process and the program it runs, as far as they can be told from others.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub(super) struct Member {
+pub(crate) struct Member {
     /// Who it is.
-    pub(super) process: Process,
+    pub(crate) process: Process,
     /// Where its stack begins: another place for every program it begins.
     pub(super) stack: u64,
 }
@@ -49,13 +49,13 @@ fn all() -> Vec<Stat> {
 }
 
 /// The session of a process that still is the one it was.
-pub(super) fn session_of(process: Process) -> Option<u32> {
+pub(crate) fn session_of(process: Process) -> Option<u32> {
     let stat = parse_stat(&fs::read_to_string(format!("/proc/{}/stat", process.pid)).ok()?)?;
     (stat.member.process == process).then_some(stat.session)
 }
 
 /// The members of some sessions, and all who descend from them.
-pub(super) fn members(sessions: &BTreeSet<u32>) -> Vec<Member> {
+pub(crate) fn members(sessions: &BTreeSet<u32>) -> Vec<Member> {
     select(&all(), sessions)
 }
 

@@ -20,6 +20,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::json;
 
 use super::filesystem::FileSystem;
+use crate::clock::scope;
 use crate::tool::Tool;
 use crate::{Failure, Home, Look, Primitive, Process, Result, Sight};
 
@@ -141,7 +142,10 @@ impl Primitive for PowerCut {
         if let Some(path) = own.iter().find(|path| path.starts_with(point)) {
             return Err(refused(format!("{} is on the same disk", path.display())));
         }
-        let known: Vec<u32> = self.processes.iter().map(|process| process.pid).collect();
+        // The store may have begun others since somebody looked.
+        let sessions = self.processes.iter().filter_map(|process| scope::session_of(*process));
+        let members = scope::members(&sessions.collect());
+        let known: Vec<u32> = members.iter().map(|member| member.process.pid).collect();
         if let Some(pid) = file_system.stranger(&known) {
             let name = fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default();
             return Err(refused(format!("{} (pid {pid}) uses the same disk", name.trim())));
