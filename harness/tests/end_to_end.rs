@@ -11,7 +11,7 @@ use std::process::{Child, Command, Output, Stdio};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use serde_json::Value;
+use serde_json::{Value, json};
 use tempfile::TempDir;
 
 static TURN: Mutex<()> = Mutex::new(());
@@ -165,6 +165,82 @@ fn a_correct_store_passes_under_proven_faults_and_leaves_a_whole_run_folder() {
     assert_eq!(std::fs::read(folder.join("report.html")).unwrap(), before);
 }
 
+/// etcd keeps what it acknowledged when clocks jump, links are bad and the power of all its disks is
+/// cut; each of these is proven, and nothing is left of it.
+#[test]
+fn clocks_links_and_disks_fail_and_come_back() {
+    let bench = Bench::new();
+    let faults = ["clock", "packets", "power-cut"];
+    bench
+        .run("run etcd --lab-nodes 3 --time 25s --faults clock,packets,power-cut:all")
+        .ends_with(0)
+        .says(&["valid", " s ± ", "packets held", "unsynced bytes gone"]);
+    let results = bench.json("results.json");
+    for fault in faults {
+        let counts = &results["faults"][fault];
+        assert!(counts["proven"].as_u64().unwrap() >= 1, "{fault}: {counts}");
+        assert_eq!(counts["injected"], counts["healed"], "{fault}: {counts}");
+    }
+}
+
+/// A lease of 3 s outlives a leader whose clock is set back (etcd issue 12291), until that is right again.
+#[test]
+fn a_lease_outlives_a_clock_that_is_set_back() {
+    let bench = Bench::new();
+    let name = format!("lease{}", std::process::id());
+    let binary = env!("CARGO_BIN_EXE_deposed");
+    let exec = format!("lab exec --name {name} --");
+    bench.run(&format!("lab up --nodes 3 --for etcd --name {name}")).ends_with(0);
+    let words = "--time 4s --faults clock:jump=1s:n1 --keep always --output plain";
+    bench.run(&format!("{exec} {binary} run etcd {words}")).ends_with(0);
+    // etcd's own JSON gateway, spoken to by what every machine has.
+    let post = |node: u8, path: &str, body: Value| -> Value {
+        let (body, host) = (body.to_string(), format!("10.73.0.{node}"));
+        let script = format!(
+            "exec 3<>/dev/tcp/{host}/2379; printf 'POST /v3/{path} HTTP/1.0\\r\\nHost: {host}\\r\\n\
+             Content-Length: {}\\r\\n\\r\\n%s' '{body}' >&3; sed '1,/^\\r$/d' <&3",
+            body.len()
+        );
+        let answer = bench.deposed(&exec).args(["bash", "-c", &script]).output().unwrap();
+        serde_json::from_slice(&answer.stdout).unwrap()
+    };
+    let leads = |node: &u8| {
+        let status = post(*node, "maintenance/status", json!({}));
+        status["leader"] == status["header"]["member_id"]
+    };
+    let leader = (1..=3).find(leads).unwrap();
+    let ssh = |script: &str| {
+        let ssh = bench.deposed(&format!("lab ssh --name {name} n{leader}")).arg(script).output();
+        String::from_utf8(ssh.unwrap().stdout).unwrap()
+    };
+    let found = ssh("for p in /proc/[0-9]*; do [ \"$(cat $p/comm)\" = etcd ] || continue
+        s=$(cat $p/stat); set -- ${s##*) }; echo ${p#/proc/} ${20}; done");
+    let (pid, ticks) = found.trim().split_once(' ').unwrap();
+    let ask = |requests: &[Value]| {
+        let lines: String = requests.iter().map(|request| format!("{request}\n")).collect();
+        ssh(&format!("printf %s '{lines}' | /var/lib/deposed-agent/agent-* serve"))
+    };
+    let lease = post(leader, "lease/grant", json!({ "TTL": 3 }))["ID"].clone();
+    post(leader, "kv/put", json!({ "key": "aw==", "value": "dg==", "lease": lease }));
+    let there = || post(leader, "kv/range", json!({ "key": "aw==" }))["count"] == "1";
+    let clock = json!({
+        "processes": [{ "pid": pid.parse::<u32>().unwrap(), "start_ticks": ticks.parse::<u64>().unwrap() }],
+        "motion": "jump", "offset_ms": -600_000,
+    });
+    let said = ask(&[
+        json!({ "do": "renew", "ttl_ms": 60_000 }),
+        json!({ "do": "apply", "name": "clock-1", "spec": { "clock": clock } }),
+        json!({ "do": "prove", "name": "clock-1" }),
+    ]);
+    assert!(said.contains("clock -600.000 s"), "{said}");
+    // By every other clock it is over.
+    std::thread::sleep(Duration::from_secs(7));
+    assert!(there(), "a lease of 3 s ran out although the leader's clock was set back");
+    ask(&[json!({ "do": "undo", "name": "clock-1" }), json!({ "do": "renew", "ttl_ms": 0 })]);
+    until("the end of the lease", || !there());
+    bench.run(&format!("lab down --name {name}")).ends_with(0);
+}
+
 #[test]
 fn reads_that_may_be_old_are_found_out() {
     let bench = Bench::new();
@@ -265,7 +341,9 @@ fn a_killed_controller_leaves_no_lab_and_a_history_that_can_be_judged() {
 
 /// What a fault may leave behind on a node, and nothing if it is as before.
 const LEFT: &str = "iptables -S | grep DEPOSED; ip6tables -S | grep DEPOSED; nft list tables | grep deposed; \
-    find /run/deposed/faults /var/lib/deposed/faults -name '*.json'; grep -l '^State:.T' /proc/[0-9]*/status; \
+    iptables -t mangle -S | grep DEPOSED; ip6tables -t mangle -S | grep DEPOSED; \
+    grep -l 'clock-.*[.]cell' /proc/[0-9]*/maps; grep -q ' /var/lib/deposed ext4 rw' /proc/mounts || echo no disk; \
+    find /run/deposed/faults /var/lib/deposed-agent/faults -name '*.json'; grep -l '^State:.T' /proc/[0-9]*/status; \
     grep -l :/deposed- /proc/[0-9]*/cgroup; grep deposed/cgroup /proc/mounts; \
     grep -qx etcd /proc/[0-9]*/comm || echo 'etcd does not run'";
 
@@ -289,7 +367,7 @@ fn orphaned(bench: &Bench, name: &str, moments: &[u64]) -> Duration {
     assert!(rules[0].contains("10.9.9.9"), "{}", rules[0]);
     let mut slowest = Duration::ZERO;
     for moment in moments {
-        let faults = "partition,reject,flap,kill,restart,pause,freeze,slow";
+        let faults = "partition,reject,flap,kill,restart,pause,freeze,slow,clock,packets,power-cut";
         let mut run = bench
             .deposed(&format!(
                 "lab exec --name {name} -- {binary} run etcd --time 60s --faults {faults}"

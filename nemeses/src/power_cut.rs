@@ -16,7 +16,7 @@ use tokio::task::JoinSet;
 use crate::agents::Agents;
 use crate::claims::Claims;
 use crate::kill::start;
-use crate::processes::{self, Look, Prey};
+use crate::processes::{self, Look, Prey, Standstill};
 use crate::target::Target;
 
 /// Cuts the power of the store's disk.
@@ -99,7 +99,7 @@ impl Nemesis for PowerCut {
                 sight => doubts.push(format!("{node}: {}", sight.summary)),
             }
         }
-        for (node, looks) in processes::look(cx, &Prey::read(choice)?).await? {
+        for (node, looks) in processes::look(cx, &Prey::read(choice)?, Standstill::Signal).await? {
             let alive = looks.into_iter().filter(|(_, look)| *look != Look::Gone);
             doubts.extend(alive.map(|(pid, _)| format!("pid {pid} on {node} is still there")));
         }

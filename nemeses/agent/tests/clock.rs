@@ -16,7 +16,7 @@ use node::{Node, until};
 const SECOND: i64 = 1_000_000_000;
 
 /// Tells the time for each line it reads.
-const TELL: &str = "import sys,time\nfor l in sys.stdin: print(time.time_ns(), flush=True)";
+const TELL: &str = "BEGIN { $| = 1 } printf qq(%d\n), time * 1e9";
 
 /// A store, as far as clocks are concerned: a session of its own that tells the time.
 struct Store {
@@ -35,8 +35,8 @@ impl Store {
         store
     }
 
-    fn python() -> Self {
-        Self::new(&["python3", "-c", TELL])
+    fn perl() -> Self {
+        Self::new(&["perl", "-MTime::HiRes=time", "-ne", TELL])
     }
 
     fn process(&self) -> Process {
@@ -67,7 +67,7 @@ impl Drop for Store {
 /// right again after it.
 #[test]
 fn a_jump_hits_the_store_and_is_undone() {
-    let (mut node, mut store, mut bystander) = (Node::new(), Store::python(), Store::python());
+    let (mut node, mut store, mut bystander) = (Node::new(), Store::perl(), Store::perl());
     let seen = node.apply(store.moved(Motion::Jump { offset_ms: -600_000 }));
     assert!(seen.summary.contains("-600.000 s"), "{}", seen.summary);
     assert_eq!((store.ask(), bystander.ask()), (-600, 0));
@@ -87,7 +87,7 @@ fn a_jump_hits_the_store_and_is_undone() {
 /// A strobe goes there and back; a drift gains with time; a scramble leaves no time alone.
 #[test]
 fn other_motions() {
-    let (mut node, mut store) = (Node::new(), Store::python());
+    let (mut node, mut store) = (Node::new(), Store::perl());
     node.apply(store.moved(Motion::Strobe { offset_ms: 100_000, period_ms: 30 }));
     for wanted in [100, 0, 100] {
         until("the strobe is there", || store.ask() == wanted);
@@ -115,8 +115,10 @@ fn other_motions() {
 /// What the store begins, in its own place or as a child in another session, is found and moved.
 #[test]
 fn new_programs_are_followed() {
-    let begins =
-        [format!("exec python3 -c '{TELL}'"), format!("setsid python3 -c '{TELL}' <&0 & wait")];
+    let begins = [
+        format!("exec perl -MTime::HiRes=time -ne '{TELL}'"),
+        format!("setsid perl -MTime::HiRes=time -ne '{TELL}' <&0 & wait"),
+    ];
     for begin in begins {
         let script = format!("read l; date +%s%N; read l; date +%s%N; {begin}");
         let (mut node, mut store) = (Node::new(), Store::new(&["bash", "-c", &script]));
@@ -132,7 +134,7 @@ fn new_programs_are_followed() {
 /// The agent is killed and nobody renews: the clock is right again when the lease is over.
 #[test]
 fn the_clock_is_right_after_the_agents_death() {
-    let (mut node, mut store) = (Node::new(), Store::python());
+    let (mut node, mut store) = (Node::new(), Store::perl());
     node.apply(store.moved(Motion::Strobe { offset_ms: 70_000, period_ms: 20 }));
     node.renew(Duration::from_secs(1));
     node.kill_agent();
@@ -149,7 +151,7 @@ fn the_clock_is_right_after_the_agents_death() {
 /// restored, a holder that died.
 #[test]
 fn a_clock_somebody_set_right_is_not_believed() {
-    let (mut node, store) = (Node::new(), Store::python());
+    let (mut node, store) = (Node::new(), Store::perl());
     node.apply(store.moved(Motion::Jump { offset_ms: 9_000 }));
     let cell = std::fs::read_dir(node.home().volatile())
         .unwrap()
@@ -165,7 +167,7 @@ fn a_clock_somebody_set_right_is_not_believed() {
 /// Where nothing runs, or everything would be hit, the fault is refused before anything is touched.
 #[test]
 fn refusals_have_reasons() {
-    let (mut node, store) = (Node::new(), Store::python());
+    let (mut node, store) = (Node::new(), Store::perl());
     let jump = Motion::Jump { offset_ms: 1 };
     let mut spec = Clock { processes: vec![store.process()], motion: jump };
     spec.processes[0].start_ticks += 1;

@@ -111,26 +111,27 @@ impl Cable {
 
     /// How much comes from there in a bulk transfer, in MB a second.
     fn bulk(&self, megabytes: u32) -> f64 {
-        let receive = "import socket,time
-s=socket.create_server(('10.98.0.1',7000)); print('up',flush=True); c,_=s.accept()
-n=0; b=bytearray(1<<20); t=time.monotonic()
-while (k:=c.recv_into(b)): n+=k
-print(n/1e6/(time.monotonic()-t))";
+        let receive = "$| = 1; my $s = IO::Socket::INET->new(Listen => 1, LocalAddr => q(10.98.0.1), \
+            LocalPort => 7000, ReuseAddr => 1) or die; print qq(up\\n); my $c = $s->accept; \
+            my ($n, $b, $t) = (0, q(), time); while (my $k = sysread $c, $b, 1 << 20) { $n += $k } \
+            print $n / 1e6 / (time - $t), qq(\\n)";
         let send = format!(
-            "import socket
-s=socket.create_connection(('10.98.0.1',7000))
-for _ in range({megabytes}): s.sendall(bytes(1000000))"
+            "my $s = IO::Socket::INET->new(q(10.98.0.1:7000)) or die; my $b = q(x) x 1_000_000; \
+             for (1..{megabytes}) {{ my $o = 0; while ($o < 1_000_000) {{ $o += syswrite $s, $b, 1_000_000 - $o, $o }} }}"
         );
+        let modules = ["-MIO::Socket::INET", "-MTime::HiRes=time", "-e"];
         let [program, rest @ ..] = self.here.enter();
         let mut receiver = Command::new(program)
             .args(rest)
-            .args(["python3", "-c", receive])
+            .arg("perl")
+            .args(modules)
+            .arg(receive)
             .stdout(Stdio::piped())
             .spawn()
             .unwrap();
         let mut lines = BufReader::new(receiver.stdout.take().unwrap()).lines();
         assert_eq!(lines.next().unwrap().unwrap(), "up");
-        self.there.sh(&format!("python3 -c \"{send}\""));
+        self.there.sh(&format!("perl {} '{send}'", modules.join(" ")));
         let rate = lines.next().unwrap().unwrap().parse().unwrap();
         receiver.wait().unwrap();
         rate

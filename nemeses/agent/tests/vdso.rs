@@ -3,7 +3,7 @@
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::io::{BufRead, BufReader, Lines, Write};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::{Child, ChildStdout, Command, Stdio};
 
 use deposed_agent::clock::{Cell, Setting, now_ns};
@@ -22,7 +22,7 @@ struct Watch {
 }
 
 impl Watch {
-    fn new(program: &str, arguments: &[&str]) -> Self {
+    fn run(program: &str, arguments: &[&str]) -> Self {
         let mut child = Command::new(program)
             .args(arguments)
             .stdin(Stdio::piped())
@@ -35,9 +35,12 @@ impl Watch {
         watch
     }
 
-    /// A C program of so many threads that tell the time all the time, and are interrupted by a
-    /// signal whose handler does so too. It says what each function of the C library told.
-    fn c(dir: &Path, threads: &str) -> Self {
+    /// A C program that says what each function of the C library tells. With `spin=N`, as many threads
+    /// do nothing but tell the time, and are interrupted by a signal whose handler does so too; with
+    /// `fork`, a child of it answers each time.
+    fn new(mode: &str) -> Self {
+        let dir = tempfile::tempdir().unwrap();
+        let dir = dir.path();
         let (source, program) = (dir.join("watch.c"), dir.join("watch"));
         std::fs::write(&source, include_str!("watch.c")).unwrap();
         let built = Command::new("cc")
@@ -47,11 +50,7 @@ impl Watch {
             .args([&program, &source])
             .status();
         assert!(built.unwrap().success(), "these tests need a C compiler");
-        Self::new(program.to_str().unwrap(), &[threads])
-    }
-
-    fn python() -> Self {
-        Self::new("python3", &["-uc", "import sys,time\nfor l in sys.stdin: print(time.time_ns())"])
+        Self::run(program.to_str().unwrap(), &[mode])
     }
 
     /// What it says when it is asked, and when that was.
@@ -87,11 +86,11 @@ fn cell() -> (tempfile::TempDir, PathBuf, Cell) {
     (dir, path, cell)
 }
 
-/// A program in Python sees the time it is told, and its own again; so does a reading from inside of
+/// A program sees the time it is told, and its own again; so does a reading from inside of
 /// it, to within the error it states.
 #[test]
 fn a_program_is_moved_and_comes_back() {
-    let mut watch = Watch::python();
+    let mut watch = Watch::new("");
     let pid = watch.child.id();
     let (_dir, path, mut cell) = cell();
     assert!(!vdso::is_patched(pid, &path).unwrap());
@@ -117,8 +116,8 @@ fn a_program_is_moved_and_comes_back() {
 /// and signal handlers tell the time all the time survives being patched and restored.
 #[test]
 fn a_busy_program_survives() {
-    let (dir, path, mut cell) = cell();
-    let mut watch = Watch::c(dir.path(), "3");
+    let (_dir, path, mut cell) = cell();
+    let mut watch = Watch::new("spin=3");
     let pid = watch.child.id();
     for round in 1..=40 {
         let offset_ns = (round - 20) * 1000 * SECOND + round;
@@ -133,7 +132,7 @@ fn a_busy_program_survives() {
 /// A clock that runs fast gains what it should, and time in it goes on from where it was.
 #[test]
 fn a_clock_runs_fast() {
-    let mut watch = Watch::python();
+    let mut watch = Watch::new("");
     let (_dir, path, mut cell) = cell();
     vdso::patch(watch.child.id(), &path).unwrap();
     let base_ns = now_ns();
@@ -147,13 +146,7 @@ fn a_clock_runs_fast() {
 /// A child has the clock of its parent.
 #[test]
 fn children_inherit() {
-    let mut watch = Watch::new(
-        "python3",
-        &[
-            "-uc",
-            "import sys,os,time\nfor l in sys.stdin:\n if os.fork() == 0: print(time.time_ns()); os._exit(0)\n os.wait()",
-        ],
-    );
+    let mut watch = Watch::new("fork");
     let (_dir, path, mut cell) = cell();
     vdso::patch(watch.child.id(), &path).unwrap();
     cell.set(Setting { offset_ns: 90 * SECOND, ..Setting::default() }).unwrap();
@@ -163,7 +156,7 @@ fn children_inherit() {
 /// A stopped process can be patched, read and restored, and is stopped after it as before.
 #[test]
 fn a_stopped_process_stays_stopped() {
-    let mut watch = Watch::python();
+    let mut watch = Watch::new("");
     let pid = watch.child.id();
     let signal = |name: &str| {
         let sent = Command::new("kill").args([name, &pid.to_string()]).status();
@@ -203,7 +196,7 @@ fn a_stopped_process_stays_stopped() {
 /// What cannot be patched is left alone, and the reason is said.
 #[test]
 fn refusals_are_said() {
-    let mut watch = Watch::python();
+    let mut watch = Watch::new("");
     let pid = watch.child.id();
     let (dir, path, _cell) = cell();
     let missing = vdso::patch(pid, &dir.path().join("none")).unwrap_err();
