@@ -13,6 +13,8 @@ use std::time::Duration;
 pub struct Budget {
     elapsed: Arc<dyn Fn() -> Duration + Send + Sync>,
     time_max: Duration,
+    /// What `time_max` is a share of.
+    time_whole: Duration,
     memory_max: u64,
     memory_used: Arc<AtomicU64>,
     /// Threads a checker may use; 1 or more.
@@ -41,6 +43,7 @@ impl Budget {
         Self {
             elapsed: Arc::new(elapsed),
             time_max,
+            time_whole: time_max,
             memory_max,
             memory_used: Arc::new(AtomicU64::new(0)),
             threads: threads.max(1),
@@ -54,7 +57,11 @@ impl Budget {
 
     /// Errs once the time is up.
     pub fn check(&self) -> Result<(), Exhausted> {
-        if (self.elapsed)() > self.time_max { Err(Exhausted::Time(self.time_max)) } else { Ok(()) }
+        if (self.elapsed)() > self.time_max {
+            Err(Exhausted::Time(self.time_whole))
+        } else {
+            Ok(())
+        }
     }
 
     /// Takes `bytes` from the memory budget, or errs and takes nothing.
@@ -79,6 +86,16 @@ impl Budget {
     pub(crate) fn hold(&self, bytes: u64) -> Result<Held, Exhausted> {
         self.reserve(bytes)?;
         Ok(Held { memory_used: self.memory_used.clone(), bytes })
+    }
+
+    /// The same budget with no more than a part of the time that is left. Where it runs out, the error
+    /// names the whole.
+    #[must_use]
+    pub(crate) fn share(&self, part: f64) -> Self {
+        let elapsed = (self.elapsed)();
+        let left = self.time_max.saturating_sub(elapsed);
+        let share = Duration::try_from_secs_f64(left.as_secs_f64() * part).unwrap_or(left);
+        Self { time_max: elapsed.saturating_add(share), ..self.clone() }
     }
 }
 

@@ -6,6 +6,7 @@
 use std::collections::BTreeMap;
 
 use deposed_history::ValueRef;
+use rustc_hash::FxHashSet;
 
 use super::isolation::Isolation;
 use super::level::OrderKind;
@@ -123,12 +124,8 @@ impl Proof<'_> {
             Self::Duplicate { reader, .. } | Self::Garbage { reader, .. } => vec![*reader],
             Self::OwnOrder { txn, reader, .. } => vec![*txn, *reader],
         };
-        let mut seen = Vec::with_capacity(txns.len());
-        txns.retain(|txn| {
-            let new = !seen.contains(txn);
-            seen.push(*txn);
-            new
-        });
+        let mut seen = FxHashSet::default();
+        txns.retain(|txn| seen.insert(*txn));
         txns
     }
 }

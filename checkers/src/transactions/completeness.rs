@@ -13,6 +13,7 @@ use super::graph::{Rel, Stop};
 use super::interner::NONE;
 use super::isolation::{self, Isolation};
 use super::level::{Consistency, OrderKind};
+use super::report::Open;
 use super::txns::Txns;
 use crate::budget::Budget;
 
@@ -89,6 +90,9 @@ impl Decided {
     }
 }
 
+/// The share of the time that is spent on the whole; the rest is for its beginnings.
+const SEARCH_SHARE: f64 = 0.6;
+
 /// What is known once cycles were looked for.
 pub(crate) struct Subject<'a, 'h, F> {
     pub(crate) txns: &'a Txns<'h>,
@@ -108,12 +112,13 @@ impl<'h, F: FnOnce() -> (Vec<u32>, Facts)> Subject<'_, 'h, F> {
         demanded: Consistency,
         budget: &Budget,
         found: &mut Found<'h>,
-    ) -> Result<Option<String>, Stop> {
+    ) -> Result<Option<Open>, Stop> {
         let (own, stronger) = Decided::for_level(demanded);
         if let Some(own) = own {
-            if !self.holds(own, budget)? {
-                let proof = self.no_order(own, budget)?;
-                found.add(own.anomaly, || proof);
+            match self.holds(own, &budget.share(SEARCH_SHARE)) {
+                Ok(true) => {}
+                Ok(false) => return Ok(self.prove(own, budget, found)),
+                Err(stop) => return self.beginning(own, stop, budget, found),
             }
             return Ok(None);
         }
@@ -125,10 +130,60 @@ impl<'h, F: FnOnce() -> (Vec<u32>, Facts)> Subject<'_, 'h, F> {
                 return Ok(None);
             }
         }
-        Ok(Some(format!(
+        Ok(Some(Open::all(format!(
             "no anomaly that was found rules {demanded} out, but the anomalies that are looked for do \
              not describe it fully, and no stronger level that they describe holds"
-        )))
+        ))))
+    }
+
+    /// Adds the anomaly that a level's order does not exist. If a proof of it, small enough to be
+    /// verified, is not found in time, that is said.
+    fn prove(&self, level: Decided, budget: &Budget, found: &mut Found<'h>) -> Option<Open> {
+        match self.no_order(level, budget) {
+            Ok(proof) => {
+                found.add(level.anomaly, || proof);
+                None
+            }
+            Err(stop) => Some(Open {
+                reason: format!("{stop} while a proof was made small enough to be verified"),
+                since: 0,
+                known: Some("the search says that no order explains all reads".into()),
+            }),
+        }
+    }
+
+    /// What is said of a level whose search was stopped: how many of the first transactions, taken
+    /// alone, have an order. If even they have none, nor has the whole.
+    fn beginning(
+        &self,
+        level: Decided,
+        stop: Stop,
+        budget: &Budget,
+        found: &mut Found<'h>,
+    ) -> Result<Option<Open>, Stop> {
+        let (members, facts) = &*self.facts;
+        let isolation = level.isolation.unwrap_or(Isolation::Serial);
+        let reason = format!("{stop} while an order was searched for that explains all reads");
+        let mut size = members.len() / 2;
+        while size > 0 {
+            let kept: Vec<u32> = (0..size as u32).collect();
+            let part = facts.only(&kept);
+            match isolation::is_possible(&part, isolation, level.order, &budget.share(0.5)) {
+                Ok(true) => {
+                    let since = self.txns.invoke(members[size]);
+                    let index = self.txns.history.op(since).index();
+                    let known = format!(
+                        "no cycle was found, and the {size} transactions invoked before op {index}, \
+                         taken alone, have such an order"
+                    );
+                    return Ok(Some(Open { reason, since, known: Some(known) }));
+                }
+                Ok(false) => return Ok(self.prove(level, budget, found)),
+                Err(_) => size /= 2,
+            }
+        }
+        let known = Some("no cycle was found".into());
+        Ok(Some(Open { reason, since: 0, known }))
     }
 
     fn holds(&self, level: Decided, budget: &Budget) -> Result<bool, Stop> {

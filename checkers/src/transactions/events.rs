@@ -12,6 +12,9 @@
 //! | rw through auxiliary nodes | start(a) -> aux -> ... -> commit(b) |
 //!
 //! A cycle of events is a cycle of transactions in which no two rw follow each other (Lemma S2).
+//! *Prefix consistency* is the same without the first committer winning: ww only orders commits.
+
+use std::collections::VecDeque;
 
 use super::components::Walk;
 use super::graph::{Edges, Graph, Rel, Rels, Stop};
@@ -26,17 +29,24 @@ pub(crate) struct Layers {
     /// Nodes below are transactions.
     real: u32,
     rels: Rels,
+    /// Transactions that write the same key may overlap.
+    overlapping_writers: bool,
 }
 
 impl Layers {
     /// Snapshot isolation over some relations.
     pub(crate) const fn snapshot(graph: &Graph, real: u32, rels: Rels) -> Self {
-        Self { nodes: graph.nodes() as u32, real, rels }
+        Self { nodes: graph.nodes() as u32, real, rels, overlapping_writers: false }
+    }
+
+    /// Prefix consistency over some relations.
+    pub(crate) const fn prefix(graph: &Graph, real: u32, rels: Rels) -> Self {
+        Self { overlapping_writers: true, ..Self::snapshot(graph, real, rels) }
     }
 
     #[cfg(test)]
     pub(crate) const fn of_size(nodes: u32, real: u32) -> Self {
-        Self { nodes, real, rels: Rels::DATA }
+        Self { nodes, real, rels: Rels::DATA, overlapping_writers: false }
     }
 
     /// How many events there are.
@@ -77,6 +87,54 @@ impl Events<'_> {
     }
 }
 
+impl Events<'_> {
+    /// A shortest path between two events: the nodes whose edges it takes, and their relations.
+    pub(crate) fn path(
+        &self,
+        from: u32,
+        to: u32,
+        budget: &Budget,
+    ) -> Result<Option<Vec<(u32, Rel)>>, Stop> {
+        const UNSEEN: u32 = u32::MAX;
+        let _states = budget.hold(8 * self.nodes() as u64)?;
+        let mut before = vec![(UNSEEN, 0u32); self.nodes()];
+        let mut next = VecDeque::from([from]);
+        while let Some(event) = next.pop_front() {
+            if event == to && before[to as usize].0 != UNSEEN {
+                break;
+            }
+            let (first, end) = self.slots(event);
+            for slot in first..end {
+                let Some(reached) = self.step(event, slot) else { continue };
+                if before[reached as usize].0 == UNSEEN {
+                    before[reached as usize] = (event, slot);
+                    next.push_back(reached);
+                }
+            }
+        }
+        let mut path = Vec::new();
+        let mut at = to;
+        loop {
+            let (event, slot) = before[at as usize];
+            if event == UNSEEN {
+                return Ok(None);
+            }
+            let started = event.checked_sub(self.layers.nodes);
+            let is_own = started.is_some_and(|txn| slot == self.graph.slots(txn).1);
+            let node = started.unwrap_or(event);
+            if !is_own {
+                path.push((node, self.graph.end(slot).1));
+            }
+            at = event;
+            if at == from {
+                break;
+            }
+        }
+        path.reverse();
+        Ok(Some(path))
+    }
+}
+
 impl Walk for Events<'_> {
     fn nodes(&self) -> usize {
         self.layers.events()
@@ -112,6 +170,7 @@ impl Walk for Events<'_> {
             Rel::RW if planted(Bug::AdjacentAllowed) => Some(layers.commit(to)),
             Rel::RW => None,
             Rel::ON => Some(layers.commit(to)),
+            Rel::WW if layers.overlapping_writers => Some(layers.commit(to)),
             _ if to < layers.real => Some(layers.start(to)),
             _ => Some(to),
         }

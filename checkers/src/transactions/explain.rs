@@ -1,6 +1,7 @@
 //! Tells a certificate in sentences.
 
 use deposed_history::{History, Outcome, ValueRef};
+use rustc_hash::FxHashMap;
 
 use super::certificate::{Because, Certificate, Proof};
 use super::isolation::Isolation;
@@ -10,15 +11,26 @@ use crate::{Anomaly, Edge, EdgeKind};
 /// Elements of a long list that are shown at its end.
 const ELEMENTS_MAX: usize = 8;
 
+/// Transactions and steps of a long argument that are told; its edges are all there.
+const TOLD_MAX: usize = 100;
+
+/// Transactions of a cycle in its headline.
+const RING_MAX: usize = 12;
+
 /// Micro-operations of a transaction that are shown.
 const MOPS_MAX: usize = 12;
 
 /// The anomaly of a certificate.
 pub(crate) fn anomaly(history: &History, certificate: &Certificate<'_>) -> Anomaly {
     let txns = certificate.proof.txns();
-    let speaker = Speaker { history, txns: &txns };
-    let mut sentences: Vec<String> = txns.iter().map(|&txn| speaker.introduction(txn)).collect();
-    for happened in &certificate.happened {
+    let numbers = (1..).zip(&txns).map(|(number, &txn)| (txn, number)).collect();
+    let speaker = Speaker { history, numbers };
+    let mut sentences: Vec<String> =
+        txns.iter().take(TOLD_MAX).map(|&txn| speaker.introduction(txn)).collect();
+    if txns.len() > TOLD_MAX {
+        sentences.push(format!("And so on, to T{}.", txns.len()));
+    }
+    for happened in certificate.happened.iter().take(TOLD_MAX) {
         let (txn, reader) = (speaker.name(happened.txn), happened.reader);
         sentences.push(format!(
             "{txn} must have happened, because {} read {} of {}, which only {txn} wrote.",
@@ -66,14 +78,15 @@ const fn kind(because: &Because<'_>) -> EdgeKind {
 
 struct Speaker<'a> {
     history: &'a History,
-    txns: &'a [u32],
+    /// By transaction: its number, from 1.
+    numbers: FxHashMap<u32, usize>,
 }
 
 impl Speaker<'_> {
     /// `T3`, or what can be said of a transaction that was not introduced.
     fn name(&self, txn: u32) -> String {
-        match self.txns.iter().position(|&known| known == txn) {
-            Some(at) => format!("T{}", at + 1),
+        match self.numbers.get(&txn) {
+            Some(number) => format!("T{number}"),
             None => format!("the transaction of op {}", self.history.op(txn).index()),
         }
     }
@@ -136,6 +149,12 @@ impl Speaker<'_> {
         match *proof {
             Proof::Cycle(ref steps) => {
                 for (at, step) in steps.iter().enumerate() {
+                    if at == TOLD_MAX && at + 1 < steps.len() {
+                        sentences.push(format!("And so on, {} times.", steps.len() - 1 - at));
+                    }
+                    if at >= TOLD_MAX && at + 1 < steps.len() {
+                        continue;
+                    }
                     let (from, to) = (self.name(step.from), self.name(step.to));
                     let because = self.because(step.from, step.to, &step.because);
                     sentences.push(if at + 1 < steps.len() {
@@ -144,8 +163,12 @@ impl Speaker<'_> {
                         format!("However {from} < {to}, because {because}: a contradiction!")
                     });
                 }
-                let ring: Vec<String> =
-                    steps.iter().map(|step| self.ring(step.from, &step.because)).collect();
+                let shown = steps.iter().take(RING_MAX);
+                let mut ring: Vec<String> =
+                    shown.map(|step| self.ring(step.from, &step.because)).collect();
+                if steps.len() > RING_MAX {
+                    ring.push("...".into());
+                }
                 let first = steps.first().map(|step| self.name(step.from)).unwrap_or_default();
                 (
                     None,

@@ -2,7 +2,7 @@
 //!
 //! Serial: each transaction is one event. Snapshot isolation: each is two, its *start*, when its
 //! snapshot is taken, and its *commit*; transactions that write the same key do not overlap, and
-//! a read sees what was last committed before its start.
+//! a read sees what was last committed before its start (PROOFS.md, "Snapshots").
 
 use super::events::{Events, Layers};
 use super::facts::{Facts, Read};

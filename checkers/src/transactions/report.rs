@@ -13,13 +13,30 @@ use super::txns::Txns;
 use super::verify::{Workload, verify};
 use crate::{Analysis, Anomaly, Undecided};
 
+/// Something that was not decided.
+#[derive(Debug)]
+pub(crate) struct Open {
+    pub(crate) reason: String,
+    /// The position from which on the history is not decided.
+    pub(crate) since: u32,
+    /// What is known of it nevertheless.
+    pub(crate) known: Option<String>,
+}
+
+impl Open {
+    /// Nothing of a history is decided.
+    pub(crate) const fn all(reason: String) -> Self {
+        Self { reason, since: 0, known: None }
+    }
+}
+
 /// Collects what a checker has to say.
 pub(crate) struct Report {
     checker: String,
     consistency: Consistency,
     workload: Workload,
     edges: usize,
-    undecided: Vec<String>,
+    undecided: Vec<Open>,
 }
 
 impl Report {
@@ -33,15 +50,21 @@ impl Report {
     }
 
     /// Notes something that was not decided.
-    pub(crate) fn undecided(&mut self, reason: String) {
-        self.undecided.push(reason);
+    pub(crate) fn undecided(&mut self, open: Open) {
+        self.undecided.push(open);
+    }
+
+    /// Notes that nothing was decided.
+    fn open(&mut self, reason: String) {
+        self.undecided(Open::all(reason));
     }
 
     /// What is said of a history that was not even read to its end.
     pub(crate) fn unread(self, history: &History, stop: Stop) -> Analysis {
         let reason = format!("{stop} while its transactions were read");
         let summary = format!("{} calls, {} not decided", history.calls().len(), self.consistency);
-        Analysis::from_findings(&self.checker, summary, vec![], vec![undecided(history, reason)])
+        let undecided = undecided(history, Open::all(reason));
+        Analysis::from_findings(&self.checker, summary, vec![], vec![undecided])
     }
 
     /// Judges. An anomaly is shown only if its certificate was verified against the raw history.
@@ -59,7 +82,7 @@ impl Report {
                     let anomaly = explain::anomaly(history, certificate);
                     proven.entry(certificate.name).or_default().push(anomaly);
                 }
-                Err(refused) => self.undecided.push(format!(
+                Err(refused) => self.open(format!(
                     "a {} that was found did not stand up to its verification ({refused}): this is \
                      a fault of the checker, please report it with the history",
                     certificate.name
@@ -74,15 +97,14 @@ impl Report {
     fn note_oddities(&mut self, txns: &Txns<'_>) {
         for oddity in &txns.oddities {
             let index = txns.history.op(oddity.position).index();
-            self.undecided
-                .push(format!("op {index} is no transaction of this workload: {}", oddity.what));
+            self.open(format!("op {index} is no transaction of this workload: {}", oddity.what));
         }
         if txns.oddity_count > txns.oddities.len() as u64 {
-            self.undecided.push(format!("{} such ops in all", txns.oddity_count));
+            self.open(format!("{} such ops in all", txns.oddity_count));
         }
         if let Some(&(value, one, other)) = txns.ambiguous.first() {
             let index = |txn| txns.history.op(txns.invoke(txn)).index();
-            self.undecided.push(format!(
+            self.open(format!(
                 "ops {} and {} both write {} to {}, so its reads tell nothing ({} such values): write \
                  each value once per key",
                 index(one),
@@ -114,13 +136,13 @@ impl Report {
         }
         let history = txns.history;
         let mut undecided: Vec<Undecided> =
-            self.undecided.into_iter().map(|reason| undecided(history, reason)).collect();
+            self.undecided.into_iter().map(|open| undecided(history, open)).collect();
         let succeeded = (0..txns.len() as u32).filter(|&txn| txns.is_acknowledged(txn)).count();
         if succeeded == 0 && anomalies.is_empty() && undecided.is_empty() {
             let succeeded = history.calls().iter().any(|call| call.outcome == Outcome::Ok);
             if !succeeded || txns.len() == 0 {
-                undecided
-                    .push(self::undecided(history, "vacuous: no transaction succeeded".into()));
+                let vacuous = Open::all("vacuous: no transaction succeeded".into());
+                undecided.push(self::undecided(history, vacuous));
             }
         }
         let committed = (0..txns.len() as u32).filter(|&txn| txns.is_committed(txn)).count();
@@ -153,7 +175,12 @@ impl Report {
     }
 }
 
-fn undecided(history: &History, reason: String) -> Undecided {
-    let window = (0, (history.len() as u32).saturating_sub(1));
-    Undecided { key: None, window, reason, known: None }
+fn undecided(history: &History, open: Open) -> Undecided {
+    let Open { reason, since, known } = open;
+    Undecided {
+        key: None,
+        window: (since, (history.len() as u32).saturating_sub(1)),
+        reason,
+        known,
+    }
 }

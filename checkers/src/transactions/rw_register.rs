@@ -18,7 +18,7 @@ use super::interner::NONE;
 use super::level::Consistency;
 use super::order::Span;
 use super::planted::{Bug, planted};
-use super::report::Report;
+use super::report::{Open, Report};
 use super::txns::Txns;
 use super::verify::Workload;
 use crate::{Analysis, Budget, Checker};
@@ -65,7 +65,7 @@ impl Checker for RwRegister {
         let mut found = Found::default();
         Scan::new(&txns).scan(&mut found);
         if let Err(stop) = self.judge(&txns, budget, &mut found, &mut report) {
-            report.undecided(stop.to_string());
+            report.undecided(Open::all(format!("{stop} before {} was decided", self.consistency)));
         }
         for certificate in found.shown.values_mut().flatten() {
             add_happened(&txns, &readers, certificate);

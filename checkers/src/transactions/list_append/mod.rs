@@ -7,13 +7,14 @@ mod edges;
 mod reasons;
 mod scan;
 mod versions;
+mod weak;
 
 use std::cell::LazyCell;
 
 use deposed_history::History;
 
-use super::certificate::Found;
-use super::completeness::{Decided, Subject, add_cycles};
+use super::certificate::{Because, Found};
+use super::completeness::{Decided, Subject, add_cycles, cycle_proof};
 use super::cycles;
 use super::events::Layers;
 use super::facts::{Facts, Read, Writers};
@@ -22,13 +23,14 @@ use super::interner::NONE;
 use super::isolation::Isolation;
 use super::level::{Consistency, OrderKind};
 use super::order::{Span, add_order};
-use super::report::Report;
+use super::report::{Open, Report};
 use super::txns::Txns;
 use super::verify::Workload;
 use crate::parallel::both;
 use crate::{Analysis, Budget, Checker};
 use edges::{Added, Data};
 use versions::{Longest, Versions};
+use weak::{Known, Weak};
 
 /// Judges transactions whose micro-operations are `["append", key, element]` and
 /// `["r", key, elements]`. Each element is appended to a key at most once.
@@ -49,7 +51,10 @@ impl Checker for ListAppend {
             Ok((txns, versions)) => {
                 let mut found = Found::default();
                 if let Err(stop) = self.judge(&txns, &versions, budget, &mut found, &mut report) {
-                    report.undecided(stop.to_string());
+                    report.undecided(Open::all(format!(
+                        "{stop} before {} was decided",
+                        self.consistency
+                    )));
                 }
                 for certificate in found.shown.values_mut().flatten() {
                     reasons::add_happened(&txns, &versions, certificate);
@@ -103,6 +108,9 @@ impl ListAppend {
         if found.counts.keys().any(|name| self.consistency.is_ruled_out_by(name)) {
             return Ok(());
         }
+        if let Some(decided) = self.see(&dependencies, (txns, versions), budget, found, &reason)? {
+            return Ok(decided);
+        }
         let graph_decides = |level: &Decided| dependencies.decides(level, order, budget);
         let facts = LazyCell::new(|| facts(txns, versions, data));
         let subject = Subject { txns, facts, graph_decides: &graph_decides, reason: &reason };
@@ -110,6 +118,51 @@ impl ListAppend {
             report.undecided(open);
         }
         Ok(())
+    }
+}
+
+/// Why one transaction depends on another.
+type Reason<'a, 'h> = dyn Fn(u32, Rel, u32) -> Option<Because<'h>> + 'a;
+
+impl ListAppend {
+    /// Decides a level by what transactions see, if it can; `None` if stronger levels have to be
+    /// looked at.
+    fn see<'h>(
+        &self,
+        dependencies: &Dependencies,
+        (txns, versions): (&Txns<'h>, &Versions),
+        budget: &Budget,
+        found: &mut Found<'h>,
+        reason: &Reason<'_, 'h>,
+    ) -> Result<Option<()>, Stop> {
+        let Dependencies { data, graph, guessed, .. } = dependencies;
+        let known = Known { txns, versions, data, graph, budget };
+        let single = |found: &Found<'h>| {
+            found.shown.get("G-single-item").and_then(|shown| Some(shown.first()?.proof.clone()))
+        };
+        match Weak::of(self.consistency) {
+            Some((Weak::ParallelSnapshot, anomaly)) => match single(found) {
+                Some(proof) => found.add(anomaly, || proof),
+                None if known.is_parallel_snapshot(*guessed)? => {}
+                None => return Ok(None),
+            },
+            Some((weak, anomaly)) => {
+                if let Some(steps) = known.violation(weak)? {
+                    found.add(anomaly, || cycle_proof(txns, OrderKind::Data, &steps, reason));
+                }
+            }
+            // A view is consistent if there is no G-single, and then it stays so.
+            None if ["PL-2+", "PL-FCV"].iter().any(|view| {
+                Consistency::parse(view).is_ok_and(|v| v.is_same(self.consistency))
+            }) =>
+            {
+                if !known.is_parallel_snapshot(*guessed)? {
+                    return Ok(None);
+                }
+            }
+            None => return Ok(None),
+        }
+        Ok(Some(()))
     }
 }
 
@@ -143,7 +196,8 @@ impl Dependencies {
 
     /// Whether that no cycle was found proves that a level has its order. Of a serial one it does. In
     /// one of snapshots, two appends to a key that nobody saw must not overlap either, and the graph
-    /// does not know which comes first: then it proves it only if the likely order is one.
+    /// does not know which comes first: then it proves it only if the likely order is one (Lemma S3,
+    /// and S4).
     fn decides(&self, level: &Decided, order: OrderKind, budget: &Budget) -> Result<bool, Stop> {
         if level.isolation == Some(Isolation::Serial) || !self.guessed {
             return Ok(true);

@@ -43,13 +43,29 @@ pub(crate) fn reason<'h>(
             })
         });
     }
-    (0..).zip(txns.mops(from)).filter(|(_, mop)| !mop.is_write()).find_map(|(at, mop)| {
+    let reads = || (0..).zip(txns.mops(from)).filter(|(_, mop)| !mop.is_write());
+    let next = reads().find_map(|(at, mop)| {
         let key = mop.key();
         let after = match data.next_after_read(versions, key, mop.what)? {
             Some((writer, value)) => (writer == to).then_some(value),
             None => data.tail(key).iter().find(|tail| tail.1 == to).map(|tail| tail.2),
         }?;
         Some(Because::Missed { key: txns.key_text(key), mop: at, after: txns.value_text(after) })
+    });
+    // Not the next version, but a later one.
+    next.or_else(|| {
+        reads().filter(|(_, mop)| Versions::stray(mop.what).is_none()).find_map(|(at, mop)| {
+            let key = mop.key();
+            let later = |value| versions.place(value) > mop.what || !versions.is_seen(value);
+            let after = txns.mops(to).iter().find(|write| {
+                write.is_write()
+                    && write.key() == key
+                    && txns.writer(write.what) == Some(to)
+                    && later(write.what)
+            })?;
+            let after = txns.value_text(after.what);
+            Some(Because::Missed { key: txns.key_text(key), mop: at, after })
+        })
     })
 }
 

@@ -1,7 +1,8 @@
 //! The order of versions of each list, recovered from what was read.
 //!
-//! The longest committed read of a key is its version order, and every other read a prefix of it.
-//! A read that is none, a *stray*, is an anomaly; its elements are kept on the side.
+//! The longest committed read of a key is its version order, and every other read a prefix of it
+//! (PROOFS.md, Lemma S0). A read that is none, a *stray*, is an anomaly; its elements are kept on the
+//! side.
 
 use deposed_history::{ListRef, ValueRef, Word};
 use rustc_hash::FxHashMap;
@@ -116,7 +117,7 @@ pub(crate) struct Versions {
 }
 
 impl Versions {
-    /// Finds the orders, and which open transactions happened.
+    /// Finds the orders, and which open transactions happened (Lemma S5).
     pub(crate) fn of<'h>(
         txns: &mut Txns<'h>,
         longest: &Longest<'h>,

@@ -1,12 +1,14 @@
 //! The checkers of lists and registers against brute force, on all of the smallest histories and many
 //! random ones, with every rule broken on purpose.
 
+mod budgets;
+mod chains;
 mod exhaustive;
 mod oracle;
 #[path = "../../../tests/simulator/mod.rs"]
 mod simulator;
 
-use self::oracle::Small;
+use self::oracle::{Sees, Small};
 use self::simulator::{Random, Simulation};
 use super::isolation::Isolation;
 use super::level::{Consistency, OrderKind};
@@ -83,6 +85,47 @@ fn lists_are_judged_as_by_brute_force() {
 #[test]
 fn registers_are_judged_as_by_brute_force() {
     agree(false);
+}
+
+/// Levels at which brute force decides what lists show of what transactions see.
+const SEEN: &[(&str, Sees)] = &[
+    ("read-atomic", Sees::Atomically),
+    ("causal-cerone", Sees::Causally),
+    ("prefix", Sees::Prefixes),
+    ("parallel-snapshot-isolation", Sees::Updates),
+];
+
+/// Histories of up to four transactions: what each sees of the others, by brute force.
+#[test]
+fn what_is_seen_is_judged_as_by_brute_force() {
+    let mut random = Random(15);
+    let (mut judged, mut open) = (0, [0; SEEN.len()]);
+    let (mut valid, mut invalid) = ([0; SEEN.len()], [0; SEEN.len()]);
+    while judged < fuzz() / 2 {
+        let small = match judged % 2 {
+            0 => oracle::random(&mut random, true),
+            _ => oracle::random_seen(&mut random),
+        };
+        let history = small.history();
+        for (at, &(name, sees)) in SEEN.iter().enumerate() {
+            let Some(expected) = small.is_seen(sees) else { break };
+            judged += u64::from(at == 0);
+            let analysis = check(true, &history, name);
+            let counter = match analysis.verdict {
+                Verdict::Valid if expected => &mut valid,
+                Verdict::Invalid if !expected => &mut invalid,
+                // Both orders of two writes that nobody saw may lead to a contradiction.
+                Verdict::Unknown if expected || sees == Sees::Updates => &mut open,
+                _ => panic!("{name}, expected {expected}: {small:#?}\n{analysis:#?}"),
+            };
+            counter[at] += 1;
+        }
+    }
+    // Otherwise open are only histories in which nothing succeeded.
+    let few = |counts: [u64; SEEN.len()]| counts.into_iter().all(|count| count < judged / 10);
+    let many = |counts: [u64; SEEN.len()]| counts.into_iter().all(|count| count > judged / 20);
+    assert!(few(open) && many(valid) && many(invalid), "{valid:?} {invalid:?} {open:?}");
+    assert!(valid[0] > valid[1] && valid[1] >= valid[2] && valid[1] > valid[3], "{valid:?}");
 }
 
 /// Every rule, when broken, makes a difference that the comparison sees.

@@ -143,6 +143,165 @@ impl Small {
     }
 }
 
+/// What each transaction has to see of the others, where it sees sets of them that committed before it
+/// (Cerone, Bernardi & Gotsman, CONCUR 2015).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Sees {
+    /// All of a transaction, or nothing of it.
+    Atomically,
+    /// What those that it sees saw.
+    Causally,
+    /// All that committed before what it sees.
+    Prefixes,
+    /// Causally, and one of two that write the same key the other.
+    Updates,
+}
+
+/// More transactions are too many for [`Small::is_seen`].
+pub(super) const SEEN_MAX: usize = 4;
+
+impl Small {
+    /// Whether there are an order of commits, and sets of transactions that each one sees, that explain
+    /// all reads: all of them are tried. Lists only; `None` if there are too many.
+    pub(super) fn is_seen(&self, sees: Sees) -> Option<bool> {
+        let counted: Vec<&Txn> = self.txns.iter().filter(|t| t.kind != OpType::Fail).collect();
+        if counted.len() > SEEN_MAX {
+            return None;
+        }
+        let happened = (0..1u32 << counted.len()).filter(|set| {
+            (0..counted.len()).all(|at| set >> at & 1 == 1 || counted[at].kind == OpType::Info)
+        });
+        let mut explained = false;
+        for set in happened {
+            let txns: Vec<&Txn> =
+                (0..counted.len()).filter(|at| set >> at & 1 == 1).map(|at| counted[at]).collect();
+            permutations(txns.len(), &mut Vec::new(), &mut |order| {
+                let ordered: Vec<&Txn> = order.iter().map(|&at| txns[at]).collect();
+                explained |= is_seen_in(&ordered, sees);
+            });
+        }
+        Some(explained)
+    }
+}
+
+/// A random small history of lists in which each transaction sees any set of those that committed before
+/// it. All run at the same time.
+pub(super) fn random_seen(random: &mut Random) -> Small {
+    let count = SEEN_MAX;
+    let mut values = [0i64; KEYS];
+    let keys = 2 + random.below(KEYS as u64 - 1);
+    let mut txns: Vec<Txn> = Vec::new();
+    for at in 0..count {
+        let kind = if random.percent(8) { OpType::Info } else { OpType::Ok };
+        let mut mops: Vec<Mop> = Vec::new();
+        for _ in 0..2 + random.below(2) {
+            let key = random.below(keys) as usize;
+            let write = random.percent(40).then(|| {
+                values[key] += 1;
+                values[key]
+            });
+            mops.push(Mop { key, write, read: Vec::new() });
+        }
+        txns.push(Txn { process: at as u32, inv: at, ret: count + at, kind, mops });
+    }
+    // The order in which they committed is that of their numbers.
+    for at in 0..count {
+        let seen = random.below(1 << at) as u32;
+        let before: Vec<&Txn> = txns.iter().collect();
+        let mut mops = txns[at].mops.clone();
+        for number in 0..mops.len() {
+            let mut tried = txns[at].clone();
+            tried.mops = mops[..=number].to_vec();
+            if mops[number].write.is_none() {
+                mops[number].read = what_is_seen(&before, &tried, at, seen);
+            }
+        }
+        txns[at].mops = mops;
+    }
+    Small { append: true, txns }
+}
+
+fn permutations(count: usize, chosen: &mut Vec<usize>, visit: &mut impl FnMut(&[usize])) {
+    if chosen.len() == count {
+        return visit(chosen);
+    }
+    for next in 0..count {
+        if !chosen.contains(&next) {
+            chosen.push(next);
+            permutations(count, chosen, visit);
+            chosen.pop();
+        }
+    }
+}
+
+/// Whether sets of seen transactions explain all reads in one order of commits.
+fn is_seen_in(txns: &[&Txn], sees: Sees) -> bool {
+    let count = txns.len();
+    let pairs: Vec<(usize, usize)> =
+        (0..count).flat_map(|to| (0..to).map(move |from| (from, to))).collect();
+    (0..1u32 << pairs.len()).any(|choice| {
+        let mut seen = vec![0u32; count];
+        for (bit, &(from, to)) in pairs.iter().enumerate() {
+            seen[to] |= (choice >> bit & 1) << from;
+        }
+        let each = |to: usize| (0..to).filter(|from| seen[to] >> from & 1 == 1).collect::<Vec<_>>();
+        let allowed = (0..count).all(|to| match sees {
+            Sees::Atomically => true,
+            Sees::Causally => each(to).iter().all(|&from| seen[from] & !seen[to] == 0),
+            Sees::Prefixes => each(to).last().is_none_or(|&last| seen[to] == (1 << (last + 1)) - 1),
+            Sees::Updates => {
+                each(to).iter().all(|&from| seen[from] & !seen[to] == 0)
+                    && (0..to).all(|from| {
+                        seen[to] >> from & 1 == 1 || !share_a_write(txns[from], txns[to])
+                    })
+            }
+        });
+        allowed && (0..count).all(|at| reads_what_it_sees(txns, at, seen[at]))
+    })
+}
+
+/// What a transaction appended to a key.
+fn written(txn: &Txn, key: usize) -> impl Iterator<Item = i64> + '_ {
+    txn.mops.iter().filter(move |mop| mop.key == key).filter_map(|mop| mop.write)
+}
+
+/// What the last read of a transaction, the one at a place in the order of commits, shows if it sees a set of others:
+/// the version of the last writer that it sees, or what it read before, and its own appends.
+fn what_is_seen(order: &[&Txn], txn: &Txn, at: usize, seen: u32) -> Vec<i64> {
+    let Some((last, before)) = txn.mops.split_last() else { return Vec::new() };
+    let key = last.key;
+    let before: Vec<&Mop> = before.iter().filter(|mop| mop.key == key).collect();
+    let own_since = |from: usize| before[from..].iter().filter_map(|mop| mop.write);
+    if let Some(read) = before.iter().rposition(|mop| mop.write.is_none()) {
+        return before[read].read.iter().copied().chain(own_since(read)).collect();
+    }
+    // A version holds everything that was committed before it too, seen or not; own appends stand on all.
+    let sees_all = own_since(0).next().is_some();
+    let source = (0..at).rev().find(|&from| {
+        sees_all || seen >> from & 1 == 1 && written(order[from], key).next().is_some()
+    });
+    let below = order[..source.map_or(0, |source| source + 1)].iter();
+    below.flat_map(|txn| written(txn, key)).chain(own_since(0)).collect()
+}
+
+/// Whether a transaction's reads are those of what it sees, and its own appends stand on all that was
+/// committed before them.
+fn reads_what_it_sees(order: &[&Txn], at: usize, seen: u32) -> bool {
+    let txn = order[at];
+    if txn.kind != OpType::Ok {
+        return true;
+    }
+    (0..txn.mops.len()).filter(|&number| txn.mops[number].write.is_none()).all(|number| {
+        let read = &txn.mops[number];
+        let mut upto = txn.clone();
+        upto.mops.truncate(number + 1);
+        let own: Vec<i64> = written(&upto, read.key).collect();
+        let all = order[..at].iter().flat_map(|txn| written(txn, read.key)).chain(own.clone());
+        what_is_seen(order, &upto, at, seen) == read.read
+            && (own.is_empty() || all.eq(read.read.iter().copied()))
+    })
+}
+
 fn mask(txns: &[&Txn], of: impl Fn(&Txn) -> bool) -> u32 {
     (0..).zip(txns).filter(|(_, txn)| of(txn)).map(|(at, _)| 1 << at).sum()
 }
