@@ -221,7 +221,17 @@ impl Link {
         if lines.next() != Some("there") {
             self.remote.upload(program::BYTES, program::PATH, 0o755).await?;
         }
-        Ok(())
+        let ready =
+            Command::new(format!("{} ready", program::PATH)).deadline(SCRIPT_MAX).idempotent();
+        match self.remote.run(ready).await {
+            Err(RemoteError::Exit { node, status: 126, .. }) => {
+                Err(FaultError::Unsupported(format!(
+                    "{node} may not run {}: mount the file system of /var/lib/deposed without noexec",
+                    program::PATH
+                )))
+            }
+            ran => Ok(ran.map(drop)?),
+        }
     }
 
     /// Asks; on a fresh channel if the old one is broken. Every request may be sent twice.

@@ -9,7 +9,7 @@ use std::net::IpAddr;
 use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
-use deposed_agent::{Answer, Backend, Cut, Flap, Spare, Spec};
+use deposed_agent::{Answer, Backend, Cut, Flap, Protocol, Scope, Spare, Spec};
 use deposed_core::{Choice, Effect, Evidence, FaultContext, FaultError, Nemesis};
 use rand_chacha::ChaCha8Rng;
 use serde_json::json;
@@ -67,6 +67,8 @@ pub(crate) struct PartitionNemesis {
     manner: Manner,
     /// Always this shape, or a mix of those that are possible.
     shape: Option<Shape>,
+    /// Only these packets, or all.
+    scope: Option<Scope>,
     claims: Claims,
     agents: Agents,
     /// What each node said of itself.
@@ -86,12 +88,14 @@ impl PartitionNemesis {
     pub(crate) const fn new(
         manner: Manner,
         shape: Option<Shape>,
+        scope: Option<Scope>,
         claims: Claims,
         agents: Agents,
     ) -> Self {
         Self {
             manner,
             shape,
+            scope,
             claims,
             agents,
             facts: BTreeMap::new(),
@@ -110,13 +114,15 @@ impl PartitionNemesis {
         links: &[(&str, &str)],
     ) -> Result<BTreeMap<String, BTreeSet<IpAddr>>, FaultError> {
         let mut targets: BTreeMap<&str, Vec<(&IpAddr, u16)>> = BTreeMap::new();
+        let tcp = self.tcp_port();
         for &(receiver, sender) in links {
-            let port = self.facts[receiver].ssh.map_or(22, |ssh| ssh.port);
+            let ssh = self.facts[receiver].ssh.map_or(22, |ssh| ssh.port);
+            let port = tcp.unwrap_or(ssh);
             let addrs = self.addrs[receiver].iter().map(|addr| (addr, port));
             targets.entry(sender).or_default().extend(addrs);
         }
         let scripts = targets.into_iter().filter_map(|(sender, targets)| {
-            let probe = self.facts[sender].probe?;
+            let probe = if tcp.is_some() { Probe::Bash } else { self.facts[sender].probe? };
             Some((sender.to_owned(), firewall::reach_script(probe, targets)))
         });
         let printed = all(on_each(&cx.cluster, scripts).await)?;
@@ -129,6 +135,10 @@ impl PartitionNemesis {
         cx: &FaultContext,
         drawn: &Partition,
     ) -> Result<Vec<String>, FaultError> {
+        if self.scope.is_some() && self.tcp_port().is_none() {
+            // Nothing can be tried that must be answered: what is dropped is counted, no more.
+            return Ok(Vec::new());
+        }
         let now = self.reach(cx, &drawn.grudge.links().collect::<Vec<_>>()).await?;
         let through = drawn.grudge.links().filter_map(|(receiver, sender)| {
             let addr = self.usual(receiver, sender).find(|addr| now[sender].contains(addr))?;
@@ -165,12 +175,34 @@ impl PartitionNemesis {
         Ok(steady)
     }
 
+    /// Refuses nodes from which no connection can be tried.
+    async fn need_bash(&self, cx: &FaultContext, nodes: &[String]) -> Result<(), FaultError> {
+        let look =
+            "command -v bash >/dev/null && command -v timeout >/dev/null && echo yes || true";
+        let asked = nodes.iter().map(|node| (node.clone(), look.to_owned())).collect::<Vec<_>>();
+        for (node, said) in all(on_each(&cx.cluster, asked).await)? {
+            if said.is_empty() {
+                return Err(FaultError::Unsupported(format!(
+                    "{node} has no bash or no timeout, without which a cut port cannot be seen; \
+                     install them there"
+                )));
+            }
+        }
+        Ok(())
+    }
+
     /// Claims the links: one that is cut twice can be proven by neither of the two.
     fn claim(&self) -> Result<(), FaultError> {
         if self.claims.take_links() {
             return Ok(());
         }
         Err(FaultError::Nothing("another fault holds the links between nodes".into()))
+    }
+
+    /// The port of TCP that alone is cut, if so: then that is what is tried, by a connection.
+    fn tcp_port(&self) -> Option<u16> {
+        let Scope { protocol, port } = self.scope?;
+        port.filter(|_| protocol == Protocol::Tcp)
     }
 
     /// The addresses of `receiver` that `sender` reached before any fault.
@@ -321,6 +353,9 @@ impl Nemesis for PartitionNemesis {
                 self.manner.fault()
             )));
         }
+        if self.tcp_port().is_some() {
+            self.need_bash(cx, &nodes).await?;
+        }
         let mut pairs: Vec<(&str, &str)> = Vec::new();
         for to in &nodes {
             pairs.extend(nodes.iter().filter(|from| *from != to).map(|from| (&**to, &**from)));
@@ -385,7 +420,7 @@ impl Nemesis for PartitionNemesis {
                     Manner::Drop | Manner::Flap => Answer::Drop,
                     Manner::Reject => Answer::Reset,
                 },
-                scope: None,
+                scope: self.scope,
             };
             let spec = match self.manner {
                 Manner::Drop | Manner::Reject => Spec::Cut(cut),
@@ -445,15 +480,22 @@ impl Nemesis for PartitionNemesis {
         }
         doubts.extend(self.agents.objections(name, &choice.nodes).await?);
         let links = drawn.grudge.links().count();
+        let cut = match self.scope {
+            None => drawn.cut.clone(),
+            Some(Scope { protocol, port }) => {
+                let port = port.map_or(String::new(), |port| format!("/{port}"));
+                format!("{} ({}{port})", drawn.cut, protocol.as_str())
+            }
+        };
         let (effect, summary) = if doubts.is_empty() {
             let packets = grouped(total);
             let did = match self.manner {
                 Manner::Drop | Manner::Flap => "dropped",
                 Manner::Reject => "refused",
             };
-            (Effect::Proven, format!("{}: {packets} packets {did} on {links} links", drawn.cut))
+            (Effect::Proven, format!("{cut}: {packets} packets {did} on {links} links"))
         } else {
-            (Effect::Indeterminate, format!("{}: {}", drawn.cut, doubts.join("; ")))
+            (Effect::Indeterminate, format!("{cut}: {}", doubts.join("; ")))
         };
         Ok(Evidence { effect, summary, figures: figures.into() })
     }

@@ -1,6 +1,7 @@
 //! `--faults partition:one,kill,pause:n1+n2`: one lane for each fault, read without touching
 //! anything, every mistake reported at once.
 
+use deposed_agent::{Protocol, Scope};
 use deposed_core::{Nemesis, System};
 
 use crate::agents::Agents;
@@ -36,9 +37,11 @@ type Make = fn(Option<&str>, &[String], &Claims, &Agents) -> Result<Box<dyn Neme
 
 /// Every fault there is. A new one is a line here and a file of its own.
 pub static KINDS: [Kind; 11] = [
-    links("partition", "cut the network between nodes", |arg, nodes, claims, agents| {
-        partition(Manner::Drop, arg, nodes, claims, agents)
-    }),
+    links(
+        "partition",
+        "cut the network between nodes, or a port alone (partition:one@tcp/2380)",
+        |arg, nodes, claims, agents| partition(Manner::Drop, arg, nodes, claims, agents),
+    ),
     links(
         "reject",
         "refuse connections between nodes, with a reset",
@@ -126,11 +129,29 @@ fn partition(
     claims: &Claims,
     agents: &Agents,
 ) -> Result<Box<dyn Nemesis>, Mistake> {
-    let shape = arg.map(|arg| Shape::parse(arg, nodes)).transpose()?;
+    let (shape, scope) = match arg.and_then(|arg| arg.split_once('@')) {
+        None => (arg, None),
+        Some((_, port)) if manner != Manner::Drop => {
+            return Err(Mistake::new(port, "only `partition` can be of one port"));
+        }
+        Some((shape, port)) => (Some(shape).filter(|shape| !shape.is_empty()), Some(scope(port)?)),
+    };
+    let shape = shape.map(|shape| Shape::parse(shape, nodes)).transpose()?;
     if nodes.len() < 2 {
         return Err(Mistake::new("partition", "it takes 2 nodes or more"));
     }
-    Ok(Box::new(PartitionNemesis::new(manner, shape, claims.clone(), agents.clone())))
+    Ok(Box::new(PartitionNemesis::new(manner, shape, scope, claims.clone(), agents.clone())))
+}
+
+/// Reads `tcp/2380`.
+fn scope(text: &str) -> Result<Scope, Mistake> {
+    let read = || {
+        let (protocol, port) = text.split_once('/')?;
+        let protocol =
+            [Protocol::Tcp, Protocol::Udp].into_iter().find(|p| p.as_str() == protocol)?;
+        Some(Scope { protocol, port: Some(port.parse().ok().filter(|port| *port > 0)?) })
+    };
+    read().ok_or_else(|| Mistake::new(text, "no port; what can be cut alone looks like tcp/2380"))
 }
 
 /// One lane as the user wrote it: a fault, and what it is to hit.
@@ -164,9 +185,9 @@ impl LaneSpec {
         (self.kind.make)(self.arg.as_deref(), nodes, claims, agents)
     }
 
-    /// The last word of what follows the colon: a target, if there is one.
+    /// The last word of what follows the colon, without a port: a target, if there is one.
     fn target(&self) -> Option<&str> {
-        self.arg.as_deref()?.rsplit(':').next()
+        self.arg.as_deref()?.rsplit(':').next()?.split('@').next()
     }
 
     /// Why `system` cannot suffer this fault, if so.
@@ -289,6 +310,19 @@ mod tests {
             ["`weather`: no such fault; known are partition, reject, flap, kill, \
              restart, pause, freeze, slow, clock, packets, power-cut"]
         );
+    }
+
+    /// A port may follow the shape of a partition, and of nothing else.
+    #[test]
+    fn a_port_may_follow() {
+        for text in ["partition:one@tcp/2380", "partition:@udp/53", "partition:n1+n2@tcp/1"] {
+            assert_eq!(parse(text, &nodes(3)).unwrap()[0].text, text);
+        }
+        let wrong = "partition:one@2380,reject:one@tcp/2380,kill:one@tcp/2380";
+        let said = problems(wrong, 3);
+        assert!(said[0].contains("looks like tcp/2380"), "{said:?}");
+        assert!(said[1].contains("only `partition`"), "{said:?}");
+        assert!(said[2].contains("neither a node nor a known word"), "{said:?}");
     }
 
     /// What a cluster of this size cannot suffer is refused before anything is touched.

@@ -1,5 +1,5 @@
 //! The program that is put on each node. Its roles are for deposed, not for people:
-//! `serve`, `keep`, `hold NAME`, `heal`.
+//! `serve`, `keep`, `hold NAME`, `heal`, and `ready`, which does nothing but show that it runs here.
 
 use std::io::Write;
 use std::process::ExitCode;
@@ -21,7 +21,8 @@ fn main() -> ExitCode {
         ["keep"] => keep(&home),
         ["hold", name] => Agent::new(home).hold(name),
         ["heal"] => heal(&home),
-        _ => Err(Failure::new("start", "its roles are serve, keep, hold NAME and heal")),
+        ["ready"] => Ok(()),
+        _ => Err(Failure::new("start", "its roles are serve, keep, hold NAME, heal and ready")),
     };
     match done {
         Ok(()) => ExitCode::SUCCESS,

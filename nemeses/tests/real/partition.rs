@@ -277,3 +277,39 @@ async fn links_are_cut_by_one_fault_at_a_time() {
     assert_proven(&nemeses[0].heal(&cx, &choice, NAME).await.unwrap());
     nemeses[1].choose(&cx, rng).await.unwrap();
 }
+
+/// Where a port alone is cut, everything else passes.
+#[tokio::test]
+async fn a_port_alone_is_cut() {
+    let net = Namespaces::new(3);
+    let before = net.everywhere(RULES);
+    let cx = store::running(&net).await;
+    // A port where nobody listens answers with a reset, which is an answer.
+    let knock = |from: usize, to: usize, port: u16| {
+        net.node(from).sh(&format!(
+            "timeout 1 bash -c ': </dev/tcp/10.99.0.{to}/{port}' 2>&1 | grep -om1 refused | head -1"
+        ))
+    };
+    let mut partition = nemesis("partition:n1@tcp/7001", &cx).await;
+    let (choice, seen) = hurt(&mut *partition, &cx, NAME).await;
+    assert_proven(&seen);
+    assert!(seen.summary.contains("n1 | n2 n3 (tcp/7001): "), "{}", seen.summary);
+    assert_eq!((knock(2, 1, 7001), knock(1, 3, 7001)), (String::new(), String::new()));
+    assert_eq!((knock(2, 1, 7002), knock(2, 3, 7001)), ("refused".into(), "refused".into()));
+    assert_eq!(net.reached(&[(2, "10.99.0.1")]), [(2, "10.99.0.1")]);
+    assert_proven(&partition.heal(&cx, &choice, NAME).await.unwrap());
+    assert_eq!(knock(2, 1, 7001), "refused");
+    assert_eq!(net.everywhere(RULES), before);
+}
+
+/// A node that may not run what is put there says so before the run.
+#[tokio::test]
+async fn a_node_that_may_not_run_the_agent_is_refused() {
+    let net = Namespaces::new(1);
+    let cx = store::running(&net).await;
+    net.node(1).sh("mount -o remount,noexec /var/lib");
+    let specs = deposed_nemeses::parse("pause", &net.names()).unwrap();
+    let mut pause = specs[0].nemesis(&net.names(), &Claims::default(), &Agents::default()).unwrap();
+    let error = pause.prepare(&cx).await.unwrap_err().to_string();
+    assert!(error.contains("n1 may not run") && error.contains("noexec"), "{error}");
+}
