@@ -75,7 +75,8 @@ impl<'a> Verifier<'a> {
             ) => {
                 demand(is_cycle, "it has no cycle")?;
                 let mut ends = anomaly.edges.iter().filter_map(|edge| raw.event(edge.from));
-                demand(ends.all(|end| end.happened()), "a call did not happen")
+                let is_its = |end: &Event<'_>| is_of(&anomaly.name, end) && end.happened();
+                demand(ends.all(|end| is_its(&end)), "a step is of something else")
             }
             ("use-after-release", Some(_)) => {
                 demand(is_cycle, "it has no cycle")?;
@@ -83,7 +84,10 @@ impl<'a> Verifier<'a> {
                     |event: &Event<'_>| matches!(event.f, "fenced-write" | "resource-write");
                 demand(witness.iter().any(|e| is_use(e) && e.happened()), "nothing was accepted")
             }
-            ("dual-leader", Some(_)) if is_cycle => Ok(()),
+            ("dual-leader", Some(_)) if is_cycle => {
+                let mut ends = anomaly.edges.iter().filter_map(|edge| raw.event(edge.from));
+                demand(ends.all(|end| is_of("dual-leader", &end)), "a step is of something else")
+            }
             ("dual-leader", Some(second)) => raw.two_leaders(first, second),
             ("duplicate-token", Some(second)) => raw.duplicate(first, second),
             ("mutual-exclusion" | "lease-overlap", Some(_)) => raw.overlap(&witness),
@@ -102,6 +106,23 @@ impl<'a> Verifier<'a> {
 
 fn demand(holds: bool, otherwise: &str) -> Result<(), Refused> {
     if holds { Ok(()) } else { Err(Refused(otherwise.into())) }
+}
+
+/// Whether an event is of the kind that the steps of an anomaly connect.
+fn is_of(name: &str, event: &Event<'_>) -> bool {
+    match name {
+        "token-regression" | "stale-token-accepted" => {
+            matches!(event.f, "fenced-write" | "resource-write") && event.token().is_some()
+        }
+        "token-grant-order" => event.f == "acquire" && event.grant().is_some(),
+        "dual-leader" | "dual-leader-effect" => event.served().is_some(),
+        "stale-read-under-lease" => {
+            event.f == "read" || event.call.is_some() && event.id().is_some()
+        }
+        "lost-notification" => matches!(event.f, "expired" | "revoked" | "renew"),
+        // A grant, by whoever tells of it, and a write that came after it.
+        _ => event.token().is_some(),
+    }
 }
 
 /// The epoch of whoever served a call.

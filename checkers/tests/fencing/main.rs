@@ -9,3 +9,4 @@ mod random;
 mod script;
 mod simulated;
 mod systems;
+mod tampered;

@@ -10,6 +10,7 @@ use deposed_history::Value;
 use prost::Message;
 use tokio::time::{Instant, sleep_until};
 
+use super::lock::Holds;
 use super::outcome;
 use super::wire::{
     CREATE, Comparand, Compare, EQUAL, PutRequest, PutResponse, RangeRequest, RangeResponse,
@@ -27,24 +28,28 @@ pub(super) const RECONNECT_SPACING: Duration = Duration::from_millis(100);
 /// How long a node may take to say how it is.
 const PROBE_LIMIT: Duration = Duration::from_secs(1);
 
-/// `kind = "etcd"`. Setting `read`: `linearizable` asks the quorum, `serializable` one node.
+/// `kind = "etcd"`. Setting `read`: `linearizable` asks the quorum, `serializable` one node. Setting
+/// `token`: whether what locks guard compares revisions (`revision`) or nothing (`none`).
 pub(crate) const KIND: ClientKind = ClientKind {
     name: "etcd",
-    supports: &["read", "write", "cas"],
-    settings: &["read"],
+    supports: &["read", "write", "cas", "acquire", "renew", "release", "fenced-write"],
+    settings: &["read", "token"],
     endpoint,
     records: None,
 };
 
 fn endpoint(plan: EndpointPlan) -> Result<Arc<dyn Endpoint>, String> {
     let serializable = plan.choice("read", &[("linearizable", false), ("serializable", true)])?;
+    let checks_tokens = plan.choice("token", &[("revision", true), ("none", false)])?;
     // A fifth is kept back, so that the answer of the client comes before the run loop's deadline.
-    Ok(Arc::new(EtcdEndpoint { addr: plan.addr, serializable, limit: plan.op_limit * 4 / 5 }))
+    let (addr, limit) = (plan.addr, plan.op_limit * 4 / 5);
+    Ok(Arc::new(EtcdEndpoint { addr, serializable, checks_tokens, limit }))
 }
 
 struct EtcdEndpoint {
     addr: SocketAddr,
     serializable: bool,
+    checks_tokens: bool,
     limit: Duration,
 }
 
@@ -56,6 +61,8 @@ impl Endpoint for EtcdEndpoint {
         Ok(Box::new(EtcdClient {
             addr: self.addr,
             serializable: self.serializable,
+            checks_tokens: self.checks_tokens,
+            holds: Holds::new(),
             limit: self.limit,
             connection: Some(connection),
             refused_at: None,
@@ -89,9 +96,13 @@ impl Probe for EtcdEndpoint {
     }
 }
 
-struct EtcdClient {
+pub(super) struct EtcdClient {
     addr: SocketAddr,
     serializable: bool,
+    /// Whether what locks guard compares tokens.
+    pub(super) checks_tokens: bool,
+    /// The locks it holds.
+    pub(super) holds: Holds,
     limit: Duration,
     /// Made again, before an operation is sent, when it has ended.
     connection: Option<Connection>,
@@ -117,7 +128,7 @@ impl Client for EtcdClient {
                 Ok(Value::pair(key.clone(), value))
             }
             ("write", _) => {
-                let put = PutRequest { key: key_bytes, value: json::to_bytes(argument) };
+                let put = PutRequest { key: key_bytes, value: json::to_bytes(argument), lease: 0 };
                 let _: PutResponse = self
                     .call("/etcdserverpb.KV/Put", &put)
                     .await
@@ -132,6 +143,10 @@ impl Client for EtcdClient {
                     .map_err(|e| outcome::of_write(&e))?;
                 if answer.succeeded { Ok(op.value.clone()) } else { Err(ClientError::Precondition) }
             }
+            ("acquire", _) => self.acquire(key).await,
+            ("renew", _) => self.renew(op).await,
+            ("release", _) => self.release(op).await,
+            ("fenced-write", _) => self.guarded_write(op).await,
             _ => Err(malformed(op)),
         }
     }
@@ -142,7 +157,7 @@ impl Client for EtcdClient {
 }
 
 impl EtcdClient {
-    async fn call<T: Message + Default>(
+    pub(super) async fn call<T: Message + Default>(
         &mut self,
         path: &str,
         message: &impl Message,
@@ -175,10 +190,10 @@ fn compare_and_set(key: Vec<u8>, old: &Value, new: &Value) -> TxnRequest {
         (VALUE, Comparand::Value(json::to_bytes(old)))
     };
     let compare = Compare { result: EQUAL, target, key: key.clone(), comparand: Some(comparand) };
-    let put = Request::Put(PutRequest { key, value: json::to_bytes(new) });
+    let put = Request::Put(PutRequest { key, value: json::to_bytes(new), lease: 0 });
     TxnRequest { compare: vec![compare], success: vec![RequestOp { request: Some(put) }] }
 }
 
-fn malformed(op: &Invocation) -> ClientError {
+pub(super) fn malformed(op: &Invocation) -> ClientError {
     ClientError::Definite(format!("not an operation of this client: {} {}", op.f, op.value))
 }

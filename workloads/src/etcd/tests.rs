@@ -55,7 +55,8 @@ async fn server(script: Script) -> (Arc<dyn Endpoint>, Arc<AtomicUsize>) {
 }
 
 fn endpoint(listener: &TcpListener) -> Arc<dyn Endpoint> {
-    let settings = BTreeMap::from([("read".to_owned(), "linearizable".to_owned())]);
+    let settings = [("read", "linearizable"), ("token", "revision")];
+    let settings = BTreeMap::from(settings.map(|(name, value)| (name.into(), value.into())));
     let op_limit = Duration::from_millis(400);
     (KIND.endpoint)(EndpointPlan { addr: listener.local_addr().unwrap(), settings, op_limit })
         .unwrap()
@@ -248,7 +249,7 @@ async fn answers() {
     let value = client(&answer(nothing).await.0).await.invoke(&read()).await;
     assert_eq!(value, Ok(Value::pair("k", Value::Nil)));
     for (kept, seen) in [("7", Value::Int(7)), ("x7", Value::str("x7"))] {
-        let kv = KeyValue { value: kept.into() };
+        let kv = KeyValue { value: kept.into(), mod_revision: 1 };
         let range = RangeResponse { kvs: vec![kv] }.encode_to_vec();
         let value = client(&answer(range).await.0).await.invoke(&read()).await;
         assert_eq!(value, Ok(Value::pair("k", seen)));

@@ -1,6 +1,7 @@
 //! The few messages of etcd's v3 API that the client speaks, written by hand.
 //!
-//! Fields and numbers are those of `api/etcdserverpb/rpc.proto` and `api/mvccpb/kv.proto` in
+//! Fields and numbers are those of `api/etcdserverpb/rpc.proto`, `api/mvccpb/kv.proto` and
+//! `server/etcdserver/api/v3lock/v3lockpb/v3lock.proto` in
 //! <https://github.com/etcd-io/etcd>; fields left out here are skipped when read.
 
 use prost::{Message, Oneof};
@@ -9,10 +10,14 @@ use prost::{Message, Oneof};
 pub(crate) struct ResponseHeader {
     #[prost(uint64, tag = "2")]
     pub(crate) member_id: u64,
+    #[prost(int64, tag = "3")]
+    pub(crate) revision: i64,
 }
 
 #[derive(Clone, PartialEq, Message)]
 pub(crate) struct KeyValue {
+    #[prost(int64, tag = "3")]
+    pub(crate) mod_revision: i64,
     #[prost(bytes = "vec", tag = "5")]
     pub(crate) value: Vec<u8>,
 }
@@ -38,6 +43,9 @@ pub(crate) struct PutRequest {
     pub(crate) key: Vec<u8>,
     #[prost(bytes = "vec", tag = "2")]
     pub(crate) value: Vec<u8>,
+    /// The lease that the key goes with; 0: none.
+    #[prost(int64, tag = "3")]
+    pub(crate) lease: i64,
 }
 
 #[derive(Clone, PartialEq, Message)]
@@ -47,6 +55,8 @@ pub(crate) struct PutResponse {}
 pub(crate) const EQUAL: i32 = 0;
 /// `Compare.CompareTarget.CREATE`.
 pub(crate) const CREATE: i32 = 1;
+/// `Compare.CompareTarget.MOD`.
+pub(crate) const MOD: i32 = 2;
 /// `Compare.CompareTarget.VALUE`.
 pub(crate) const VALUE: i32 = 3;
 
@@ -58,7 +68,7 @@ pub(crate) struct Compare {
     pub(crate) target: i32,
     #[prost(bytes = "vec", tag = "3")]
     pub(crate) key: Vec<u8>,
-    #[prost(oneof = "Comparand", tags = "5, 7")]
+    #[prost(oneof = "Comparand", tags = "5, 6, 7")]
     pub(crate) comparand: Option<Comparand>,
 }
 
@@ -67,6 +77,9 @@ pub(crate) enum Comparand {
     /// 0: the key does not exist.
     #[prost(int64, tag = "5")]
     CreateRevision(i64),
+    /// Nobody has written the key since.
+    #[prost(int64, tag = "6")]
+    ModRevision(i64),
     #[prost(bytes = "vec", tag = "7")]
     Value(Vec<u8>),
 }
@@ -108,3 +121,62 @@ pub(crate) struct StatusResponse {
     #[prost(uint64, tag = "4")]
     pub(crate) leader: u64,
 }
+
+#[derive(Clone, PartialEq, Message)]
+pub(crate) struct LeaseGrantRequest {
+    /// Seconds.
+    #[prost(int64, tag = "1")]
+    pub(crate) ttl: i64,
+    /// 0: the server chooses.
+    #[prost(int64, tag = "2")]
+    pub(crate) id: i64,
+}
+
+#[derive(Clone, PartialEq, Message)]
+pub(crate) struct LeaseGrantResponse {
+    #[prost(int64, tag = "2")]
+    pub(crate) id: i64,
+    /// Seconds, as granted.
+    #[prost(int64, tag = "3")]
+    pub(crate) ttl: i64,
+}
+
+/// The only message of a stream that is closed behind it.
+#[derive(Clone, PartialEq, Message)]
+pub(crate) struct KeepAliveRequest {
+    #[prost(int64, tag = "1")]
+    pub(crate) id: i64,
+}
+
+#[derive(Clone, PartialEq, Message)]
+pub(crate) struct KeepAliveResponse {
+    /// Seconds from now; 0: the lease is over.
+    #[prost(int64, tag = "3")]
+    pub(crate) ttl: i64,
+}
+
+#[derive(Clone, PartialEq, Message)]
+pub(crate) struct LockRequest {
+    #[prost(bytes = "vec", tag = "1")]
+    pub(crate) name: Vec<u8>,
+    #[prost(int64, tag = "2")]
+    pub(crate) lease: i64,
+}
+
+#[derive(Clone, PartialEq, Message)]
+pub(crate) struct LockResponse {
+    #[prost(message, optional, tag = "1")]
+    pub(crate) header: Option<ResponseHeader>,
+    /// To be unlocked by.
+    #[prost(bytes = "vec", tag = "2")]
+    pub(crate) key: Vec<u8>,
+}
+
+#[derive(Clone, PartialEq, Message)]
+pub(crate) struct UnlockRequest {
+    #[prost(bytes = "vec", tag = "1")]
+    pub(crate) key: Vec<u8>,
+}
+
+#[derive(Clone, PartialEq, Message)]
+pub(crate) struct UnlockResponse {}

@@ -224,6 +224,18 @@ impl Config {
         self.term() / 10
     }
 
+    /// How long the answer to a renewal is kept back. A leader that counts its lease from the request
+    /// loses nothing by that; one that counts it from the reply gains so much too much.
+    pub fn renewal_delay(&self) -> Duration {
+        self.term() / 5
+    }
+
+    /// How long a leader waits before it renews again. Together with two delays it is well below a
+    /// term, so that one renewal is answered before the last has run out.
+    pub fn renewal_pause(&self) -> Duration {
+        self.term() / 5
+    }
+
     /// How many nodes are more than half.
     pub fn majority(&self) -> usize {
         self.nodes.len() / 2 + 1

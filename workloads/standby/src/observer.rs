@@ -97,10 +97,9 @@ impl Observer {
             !std::mem::replace(&mut book.renewed, true)
         };
         let until_ms = granted_until_ms(&self.config);
-        // The answer comes late, so that the next request is always on its way. A leader that
-        // counts its lease from the request loses nothing by that.
+        // The first answer comes at once, for nobody can lead without it; the others come late.
         if !first {
-            sleep(self.config.term() / 5).await;
+            sleep(self.config.renewal_delay()).await;
         }
         Reply::Granted { until_ms }
     }

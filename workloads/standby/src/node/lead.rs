@@ -40,10 +40,13 @@ impl Node {
         let request = Request::Renewal { node: self.config.name.clone(), token };
         match observer.call(&request, self.config.term() * RENEWAL_TERMS).await {
             Ok(Reply::Granted { until_ms }) => {
-                let mut core = self.core();
-                if core.leads_by_itself() && core.term() == token {
-                    core.lease.renew(asked, until_ms);
+                {
+                    let mut core = self.core();
+                    if core.leads_by_itself() && core.term() == token {
+                        core.lease.renew(asked, until_ms);
+                    }
                 }
+                sleep(self.config.renewal_pause()).await;
             }
             Ok(Reply::Stale { token }) => {
                 self.learned_stale(token);
