@@ -12,6 +12,7 @@ use std::time::Duration;
 
 use deposed_core::{Client, ClientError, Cluster, Invocation, Node, System};
 use deposed_history::Value;
+use deposed_history::fencing::{FencedWrite, STALE_TOKEN, Token};
 use deposed_workloads::{DescribedSystem, SystemOptions, load_system};
 use local_remote::{cluster, free_ports, nodes};
 
@@ -24,8 +25,12 @@ struct Rig {
 }
 
 impl Rig {
-    /// The bundled file, but with directories for each node, as all of them share this machine.
     fn new(count: u8, read: &str) -> Self {
+        Self::with(count, ("read", read))
+    }
+
+    /// The bundled file, but with directories for each node, as all of them share this machine.
+    fn with(count: u8, option: (&str, &str)) -> Self {
         let dir = tempfile::tempdir().unwrap();
         let at = dir.path().display();
         let text = include_str!("../systems/etcd.toml")
@@ -36,7 +41,7 @@ impl Rig {
         let nodes = nodes(count);
         let [client, peer] = free_ports();
         let set = BTreeMap::from([
-            ("read".to_owned(), read.to_owned()),
+            (option.0.to_owned(), option.1.to_owned()),
             ("client_port".to_owned(), client.to_string()),
             ("peer_port".to_owned(), peer.to_string()),
         ]);
@@ -211,6 +216,50 @@ async fn without_quorum() {
         }
         let write = client.invoke(&op("write", 2)).await;
         assert!(matches!(write, Err(ClientError::Indefinite(_))), "{write:?}");
+        rig.down().await;
+    }
+}
+
+fn guarded(token: i64, id: &str) -> Invocation {
+    let write = FencedWrite { token: Some(token), id, value: Value::Int(1), believed_valid: false };
+    op("fenced-write", write.to_value())
+}
+
+/// Takes the lock, however often that has to be tried, and says under which token.
+async fn take_lock(client: &mut dyn Client) -> i64 {
+    for _ in 0..20 {
+        if let Ok(Value::List(granted)) = client.invoke(&op("acquire", Value::Nil)).await {
+            return granted[1].get("token").and_then(Value::as_int).unwrap();
+        }
+    }
+    panic!("the lock never came free");
+}
+
+/// A lock goes with its lease, to a holder with a greater token. What it guards refuses the first
+/// holder then, if it compares tokens, and otherwise takes its write as if nothing had happened.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_holder_that_sleeps_too_long() {
+    for (token, refuses) in [("revision", true), ("none", false)] {
+        let rig = Rig::with(1, ("token", token));
+        rig.up().await;
+        let (mut first, mut second) = (rig.client(0).await, rig.client(0).await);
+        let old = take_lock(&mut *first).await;
+        assert!(first.invoke(&op("renew", Token(old).to_value())).await.is_ok());
+        assert!(first.invoke(&guarded(old, "a")).await.is_ok());
+        // Nobody renews it from here on.
+        let new = take_lock(&mut *second).await;
+        assert!(new > old, "{new} after {old}");
+        assert!(second.invoke(&guarded(new, "b")).await.is_ok());
+        let late = first.invoke(&guarded(old, "c")).await;
+        if refuses {
+            assert_eq!(late, Err(ClientError::Definite(STALE_TOKEN.into())));
+        } else {
+            assert!(late.is_ok(), "{late:?}");
+        }
+        let renewed = first.invoke(&op("renew", Token(old).to_value())).await;
+        assert!(matches!(renewed, Err(ClientError::Definite(_))), "{renewed:?}");
+        assert!(second.invoke(&op("release", Token(new).to_value())).await.is_ok());
+        assert!(take_lock(&mut *first).await > new);
         rig.down().await;
     }
 }

@@ -574,6 +574,7 @@ impl<'h> Raw<'h> {
         let mut grants: Vec<&Event<'_>> = witness.iter().filter(|e| e.grant().is_some()).collect();
         grants.sort_by_key(|event| event.complete());
         let [first, second] = grants[..] else { return Err(Refused("not two grants".into())) };
+        demand(first.resource == second.resource, "they are of two resources")?;
         demand(self.owner(first) != self.owner(second), "it is one holder")?;
         let (Some(from), Some(to)) = (first.complete(), second.complete()) else {
             return Err(Refused("a grant is not certain".into()));
