@@ -1,8 +1,8 @@
 //! Locks of etcd, and writes that they guard.
 //!
 //! A lock is taken by its name under a lease that is as long as the holder asked for, and goes with
-//! the lease. The revision in which it was taken grows with every grant, so it can serve as a
-//! fencing token. What the lock guards is a key of etcd itself: with `token = revision` it keeps
+//! the lease. Who waits for it has a key in a queue, and the revision in which that was created grows
+//! with every grant, so it can serve as a fencing token. What the lock guards is a key of etcd itself: with `token = revision` it keeps
 //! the greatest token that was shown to it, and a write under a smaller one is refused, in one
 //! transaction; with `token = none` whatever comes is written, as with any resource that knows
 //! nothing of the lock.
@@ -64,10 +64,16 @@ impl EtcdClient {
         let request = LockRequest { name: json::to_key(lock), lease: lease.id };
         let answer: LockResponse =
             self.call("/v3lockpb.Lock/Lock", &request).await.map_err(|e| outcome::of_write(&e))?;
-        let Some(header) = answer.header else {
-            return Err(ClientError::Indefinite("a lock without a revision".into()));
+        // etcd 3.4 grants a lock also to who waited for longer than its lease lasted, and so to
+        // several at once (https://github.com/etcd-io/etcd/issues/11456). Only who still has its key
+        // holds anything.
+        let read = RangeRequest { key: answer.key.clone(), serializable: false };
+        let own: RangeResponse =
+            self.call("/etcdserverpb.KV/Range", &read).await.map_err(|e| outcome::of_write(&e))?;
+        let Some(own) = own.kvs.first() else {
+            return Err(ClientError::Definite("the lease was over before the lock came".into()));
         };
-        let token = header.revision;
+        let token = own.create_revision;
         self.holds.insert(token, Hold { lease: lease.id, key: answer.key });
         Ok(Value::pair(lock.clone(), granted(token, lease.ttl)))
     }

@@ -249,7 +249,7 @@ async fn answers() {
     let value = client(&answer(nothing).await.0).await.invoke(&read()).await;
     assert_eq!(value, Ok(Value::pair("k", Value::Nil)));
     for (kept, seen) in [("7", Value::Int(7)), ("x7", Value::str("x7"))] {
-        let kv = KeyValue { value: kept.into(), mod_revision: 1 };
+        let kv = KeyValue { value: kept.into(), create_revision: 1, mod_revision: 1 };
         let range = RangeResponse { kvs: vec![kv] }.encode_to_vec();
         let value = client(&answer(range).await.0).await.invoke(&read()).await;
         assert_eq!(value, Ok(Value::pair("k", seen)));

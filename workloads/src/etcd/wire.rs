@@ -10,12 +10,12 @@ use prost::{Message, Oneof};
 pub(crate) struct ResponseHeader {
     #[prost(uint64, tag = "2")]
     pub(crate) member_id: u64,
-    #[prost(int64, tag = "3")]
-    pub(crate) revision: i64,
 }
 
 #[derive(Clone, PartialEq, Message)]
 pub(crate) struct KeyValue {
+    #[prost(int64, tag = "2")]
+    pub(crate) create_revision: i64,
     #[prost(int64, tag = "3")]
     pub(crate) mod_revision: i64,
     #[prost(bytes = "vec", tag = "5")]
@@ -165,9 +165,7 @@ pub(crate) struct LockRequest {
 
 #[derive(Clone, PartialEq, Message)]
 pub(crate) struct LockResponse {
-    #[prost(message, optional, tag = "1")]
-    pub(crate) header: Option<ResponseHeader>,
-    /// To be unlocked by.
+    /// The caller's own in the queue for the lock; to be unlocked by.
     #[prost(bytes = "vec", tag = "2")]
     pub(crate) key: Vec<u8>,
 }
