@@ -63,6 +63,12 @@ impl Cell {
         if self.tag() == INT { Some(self.0 as i64 >> TAG_BITS) } else { None }
     }
 
+    /// A number to spread cells by.
+    #[inline]
+    pub(crate) const fn hash(self) -> usize {
+        (self.0.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 48) as usize
+    }
+
     /// The text of a string or keyword.
     pub(crate) const fn symbol(self) -> Option<Symbol> {
         match self.tag() {
@@ -107,6 +113,32 @@ impl Recent {
             hash = (hash.rotate_left(5) ^ item.0).wrapping_mul(0x9E37_79B9_7F4A_7C15);
         }
         (hash >> 52) as usize
+    }
+}
+
+/// A list that others may begin with.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Growing {
+    pub(crate) cell: Cell,
+    /// Free cells right behind it, which are its own.
+    room: u32,
+}
+
+impl Growing {
+    /// Lists beyond this length are not grown.
+    const LEN_MAX: usize = 1 << 20;
+
+    /// A list as it was stored, if it may grow.
+    #[inline]
+    pub(crate) fn new(cell: Cell) -> Option<Self> {
+        let short = cell.tag() == LIST && cell.payload() & (LEN_MASK as usize) < Self::LEN_MAX;
+        short.then_some(Self { cell, room: 0 })
+    }
+
+    /// Whether it may grow by so much.
+    #[inline]
+    pub(crate) const fn may_grow(self, by: usize) -> bool {
+        (self.cell.payload() & LEN_MASK as usize) + by < Self::LEN_MAX
     }
 }
 
@@ -158,6 +190,34 @@ impl Arena {
         self.store(items, MAP, LONG_MAP)
     }
 
+    /// The first `len` elements of a list, which has at least as many.
+    #[inline]
+    pub(crate) fn first_of(&self, list: Growing, len: usize) -> Cell {
+        debug_assert!(len <= self.slice(list.cell).len());
+        Cell::new(LIST, (list.cell.payload() as u64 & !LEN_MASK) | len as u64)
+    }
+
+    /// A list that goes on where another one ends. It takes only the room of what is new, most of
+    /// the time: a list that has grown once is given room to grow again.
+    pub(crate) fn grow(&mut self, list: Growing, more: &[Cell]) -> Growing {
+        let old = self.slice(list.cell).len();
+        let len = old + more.len();
+        let mut start = list.cell.payload() >> LEN_BITS;
+        let mut room = list.room as usize;
+        if more.len() <= room {
+            self.cells[start + old..start + len].copy_from_slice(more);
+            room -= more.len();
+        } else {
+            let from = std::mem::replace(&mut start, self.cells.len());
+            room = len;
+            self.cells.reserve(len + room);
+            self.cells.extend_from_within(from..from + old);
+            self.cells.extend_from_slice(more);
+            self.cells.resize(start + len + room, Cell::NIL);
+        }
+        Growing { cell: Cell::new(LIST, (start as u64) << LEN_BITS | len as u64), room: room as u32 }
+    }
+
     fn store(&mut self, items: &[Cell], tag: u64, long_tag: u64) -> Cell {
         let (start, len) = (self.cells.len(), items.len());
         self.cells.extend_from_slice(items);
@@ -169,7 +229,7 @@ impl Arena {
     }
 
     #[inline]
-    fn slice(&self, cell: Cell) -> &[Cell] {
+    pub(crate) fn slice(&self, cell: Cell) -> &[Cell] {
         let (start, len) = match cell.tag() {
             LIST | MAP => (cell.payload() >> LEN_BITS, cell.payload() & LEN_MASK as usize),
             _ => self.long[cell.payload()],
@@ -352,6 +412,26 @@ mod tests {
         let ValueRef::List(list) = whole.view(moved.cell(cell)) else { panic!("a list") };
         assert_eq!(list.len(), items.len());
         assert_eq!(list.get(items.len() - 1), Some(ValueRef::Bool(true)));
+    }
+
+    /// A list that grows keeps its earlier forms, whether it grew in place or moved, and two that
+    /// grow from the same beginning do not disturb each other.
+    #[test]
+    fn lists_grow() {
+        let mut arena = Arena::default();
+        let items: Vec<Cell> = (0..100).map(|n| arena.int(n)).collect();
+        let first = Growing::new(arena.list(&items[..5])).expect("a short list");
+        let mut grown = vec![first];
+        for len in 5..100 {
+            grown.push(arena.grow(grown[len - 5], &items[len..=len]));
+        }
+        let other = arena.grow(first, &items[90..]);
+        for (more, list) in grown.iter().enumerate() {
+            assert_eq!(arena.slice(list.cell), &items[..5 + more]);
+        }
+        assert_eq!(arena.slice(other.cell), [&items[..5], &items[90..]].concat());
+        assert_eq!(arena.slice(arena.first_of(other, 6)), [&items[..5], &items[90..91]].concat());
+        assert!(arena.cells.len() < 500, "{} cells", arena.cells.len());
     }
 
     /// A short list that comes again takes no more room.

@@ -42,6 +42,9 @@ pub(super) struct Edn<'t> {
     whole: bool,
 }
 
+/// What may follow a number in a vector of numbers.
+const NUMBER_ENDS: [bool; 256] = table(b" ]");
+
 /// What ends a token.
 const DELIMITERS: [bool; 256] = table(b" \t\n\r,\";()[]{}");
 
@@ -361,6 +364,16 @@ impl<'t> Edn<'t> {
         let map = close == b'}' && opening == 1;
         self.scan.at += opening;
         let base = self.scan.stack.len();
+        if close == b']' {
+            let opened = match self.scan.open_list(b' ', close) {
+                Ok(opened) => opened,
+                Err(list) => return Ok(list),
+            };
+            if self.scan.numbers(&NUMBER_ENDS, close) {
+                return Ok(self.scan.close_numbers(opened));
+            }
+            self.scan.push_beginning(opened);
+        }
         let mut count: usize = 0;
         loop {
             self.space(depth + 1)?;

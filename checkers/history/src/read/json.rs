@@ -23,6 +23,9 @@ struct Json<'t> {
 /// What may follow a whole number.
 const ENDS: [bool; 256] = table(b",]} \n\r\t");
 
+/// What may follow a number in a list of numbers.
+const NUMBER_ENDS: [bool; 256] = table(b",]");
+
 /// What cannot stand in a string as it is.
 const STOPS: [bool; 256] = {
     let mut stops = table(b"\"\\");
@@ -260,9 +263,18 @@ impl Json<'_> {
     fn array(&mut self, depth: usize) -> Result<Cell, Halt> {
         self.scan.check_depth(depth)?;
         self.scan.at += 1;
-        let base = self.scan.stack.len();
+        let opened = match self.scan.open_list(b',', b']') {
+            Ok(opened) => opened,
+            Err(list) => return Ok(list),
+        };
+        if self.scan.numbers(&NUMBER_ENDS, b']') {
+            return Ok(self.scan.close_numbers(opened));
+        }
+        self.scan.push_beginning(opened);
+        let base = opened.base;
+        let is_first = opened.is_at_start(&self.scan);
         self.space(false);
-        if self.scan.need()? == b']' {
+        if self.scan.need()? == b']' && is_first {
             self.scan.at += 1;
             return Ok(self.scan.collect(base, false));
         }

@@ -9,6 +9,7 @@
 //! with line and column.
 
 mod draft;
+mod echo;
 mod edn;
 mod format;
 mod json;

@@ -1,8 +1,9 @@
 //! A cursor over a block of text, and where it stopped.
 
 use super::draft::Field;
+use super::echo::{Echo, Echoed};
 use super::source::Block;
-use crate::arena::{Arena, Cell};
+use crate::arena::{Arena, Cell, Growing};
 use crate::{Flaw, Symbol};
 
 /// How deep lists and maps may be nested in one event.
@@ -84,6 +85,26 @@ pub(super) struct Scan<'t> {
     /// The last string that had escapes.
     pub(super) unescaped: String,
     short: [Short; 64],
+    echo: Echo,
+}
+
+/// Where a list begins, and what is known of it.
+#[derive(Clone, Copy)]
+pub(super) struct Opened {
+    /// Elements on the stack that are not its own.
+    pub(super) base: usize,
+    /// The byte of its first element.
+    start: usize,
+    place: usize,
+    /// The elements it begins with, which are not on the stack.
+    begins: Option<Growing>,
+}
+
+impl Opened {
+    /// Whether none of its elements was read yet.
+    pub(super) const fn is_at_start(&self, scan: &Scan<'_>) -> bool {
+        scan.at == self.start
+    }
 }
 
 impl<'t> Scan<'t> {
@@ -101,6 +122,7 @@ impl<'t> Scan<'t> {
             stop: Stop::End,
             unescaped: String::new(),
             short: [Short { bits: 0, len: 0, symbol: Symbol(0) }; 64],
+            echo: Echo::new(),
         }
     }
 
@@ -224,6 +246,79 @@ impl<'t> Scan<'t> {
         };
         self.stack.truncate(base);
         cell
+    }
+
+    /// Opens a list, the cursor past its bracket. `Err` holds all of it, the cursor past its end, if
+    /// it was read before; if only its beginning was, the cursor is where more elements are due.
+    #[inline]
+    pub(super) fn open_list(&mut self, separator: u8, close: u8) -> Result<Opened, Cell> {
+        let place = Echo::place(self.stack.last());
+        let (base, start) = (self.stack.len(), self.at);
+        let mut opened = Opened { base, start, place, begins: None };
+        if self.discard {
+            return Ok(opened);
+        }
+        match self.echo.compare(place, self.bytes, start, (separator, close), &self.arena) {
+            Echoed::Nothing => {}
+            Echoed::Whole { list, end } => {
+                self.at = end + 1;
+                return Err(list);
+            }
+            Echoed::Begins { list, end } => {
+                self.at = end;
+                opened.begins = Some(list);
+            }
+        }
+        Ok(opened)
+    }
+
+    /// Whole numbers of a few digits at the cursor, onto the stack, each with a separator right
+    /// behind it, or the closing bracket. True: past the bracket. False: at the first element that
+    /// is something else.
+    #[inline]
+    pub(super) fn numbers(&mut self, ends: &[bool; 256], close: u8) -> bool {
+        loop {
+            let Some(number) = self.small_integer(ends) else { return false };
+            self.keep(number);
+            self.at += 1;
+            if self.bytes[self.at - 1] == close {
+                return true;
+            }
+        }
+    }
+
+    /// Closes a list of which all elements were [numbers](Self::numbers), the cursor past its end.
+    #[inline]
+    pub(super) fn close_numbers(&mut self, opened: Opened) -> Cell {
+        let Opened { base, start, place, begins } = opened;
+        if self.discard {
+            return Cell::NIL;
+        }
+        let more = self.stack.len() - base;
+        let (cell, list) = match begins {
+            Some(list) if list.may_grow(more) => {
+                let list = self.arena.grow(list, &self.stack[base..]);
+                (list.cell, Some(list))
+            }
+            _ => {
+                self.push_beginning(opened);
+                let cell = self.arena.list(&self.stack[base..]);
+                (cell, Growing::new(cell))
+            }
+        };
+        if let Some(list) = list {
+            self.echo.note(place, start, self.at - 1, list);
+        }
+        self.stack.truncate(base);
+        cell
+    }
+
+    /// Puts the elements that a list begins with on the stack, before the others.
+    pub(super) fn push_beginning(&mut self, opened: Opened) {
+        if let Some(list) = opened.begins {
+            let elements = self.arena.slice(list.cell);
+            self.stack.splice(opened.base..opened.base, elements.iter().copied());
+        }
     }
 
     #[inline]
