@@ -8,7 +8,7 @@ use std::error::Error;
 use std::fs::File;
 use std::time::{Duration, Instant};
 
-use deposed_checkers::{Budget, ModelOptions, model};
+use deposed_checkers::{Budget, ModelOptions, checker};
 use deposed_history::{ReadOptions, read};
 
 fn main() -> Result<(), Box<dyn Error>> {
@@ -17,7 +17,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         return Err("usage: judge MODEL LEVEL FILE...".into());
     };
     let options = ModelOptions { keyed: false, consistency: (level != "-").then_some(level) };
-    let checker = model(&name).ok_or("no such model")?.checker(&options)?;
+    let checker = checker(&name, &options).ok_or("no such model")??;
     for path in args {
         let start = Instant::now();
         let loaded = read(File::open(&path)?, &ReadOptions::default())?;

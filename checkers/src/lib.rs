@@ -23,7 +23,7 @@ pub use durability::{Availability, CounterBounds, SetFull, TotalQueue, UniqueIds
 pub use fencing::{Claims, FENCING_NAMES, Fencing, LeaseClaim};
 pub use linearizable::{Linearizable, ModelKind};
 pub use log_patterns::{LogMatch, LogPatterns};
-pub use registry::{MODELS, ModelOptions, NamedModel, model};
+pub use registry::{MODELS, ModelOptions, NamedModel, checker};
 pub use staleness::Staleness;
 pub use stats::Stats;
 pub use transactions::{Bank, Consistency, ListAppend, LongFork, RwRegister};

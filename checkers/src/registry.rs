@@ -28,19 +28,16 @@ pub struct NamedModel {
     make: Make,
 }
 
-impl NamedModel {
-    /// The checker.
-    ///
-    /// # Errors
-    /// If the options make no sense for this model: says what would.
-    pub fn checker(&self, options: &ModelOptions) -> Result<Box<dyn Checker>, String> {
-        (self.make)(options)
+/// The checker of a model by its name: one of [`MODELS`], or `semaphore:3` for one of three
+/// permits. `None` if no model has the name.
+///
+/// # Errors
+/// If the options make no sense for this model: says what would.
+pub fn checker(name: &str, options: &ModelOptions) -> Option<Result<Box<dyn Checker>, String>> {
+    if let Some(kind @ ModelKind::Semaphore { .. }) = ModelKind::parse(name) {
+        return Some(linearizable(options, kind));
     }
-}
-
-/// The model of a name.
-pub fn model(name: &str) -> Option<&'static NamedModel> {
-    MODELS.iter().find(|model| model.name == name)
+    MODELS.iter().find(|model| model.name == name).map(|model| (model.make)(options))
 }
 
 /// A checker that knows no levels and no keys.
@@ -117,7 +114,7 @@ pub static MODELS: &[NamedModel] = &[
     },
     NamedModel {
         name: "semaphore",
-        about: "acquire, release of one permit; linearizable",
+        about: "acquire, release of one permit, or of three with semaphore:3; linearizable",
         make: |options| linearizable(options, ModelKind::Semaphore { permits: 1 }),
     },
     NamedModel {
@@ -201,3 +198,38 @@ pub static MODELS: &[NamedModel] = &[
         make: |options| plain(options, LongFork),
     },
 ];
+
+#[cfg(test)]
+mod tests {
+    use deposed_history::{Header, History, Op, OpType, Process, Value};
+
+    use super::*;
+    use crate::{Budget, Verdict};
+
+    /// Every model of the list has a checker under its name.
+    #[test]
+    fn every_model_has_a_checker() {
+        for model in MODELS {
+            assert!(checker(model.name, &ModelOptions::default()).is_some_and(|made| made.is_ok()));
+        }
+        for name in ["", "semaphor", "semaphore:", "semaphore:0", "semaphore:-1", "register:2"] {
+            assert!(checker(name, &ModelOptions::default()).is_none(), "{name}");
+        }
+    }
+
+    /// A semaphore has as many permits as its name says.
+    #[test]
+    fn a_semaphore_has_as_many_permits_as_its_name_says() {
+        let acquire = |process, kind| Op::new(kind, Process::Client(process), "acquire", Value::Nil);
+        let ops: Vec<Op> =
+            (0..3).flat_map(|p| [acquire(p, OpType::Invoke), acquire(p, OpType::Ok)]).collect();
+        let history = History::from_ops(Header::default(), &ops);
+        let verdict = |name| {
+            let checker = checker(name, &ModelOptions::default()).expect("a model");
+            checker.expect("no options").check(&history, &Budget::unlimited()).verdict
+        };
+        assert_eq!(verdict("semaphore:3"), Verdict::Valid);
+        assert_eq!(verdict("semaphore:2"), Verdict::Invalid);
+        assert_eq!(verdict("semaphore"), Verdict::Invalid);
+    }
+}

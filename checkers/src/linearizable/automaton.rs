@@ -38,6 +38,9 @@ pub(crate) struct Traits {
     pub(crate) exact: bool,
 }
 
+/// What an operation does, as far as two of them can do the same.
+pub(crate) type Likeness = (u8, u32, u32);
+
 /// A model over numbers. States and kinds are dense from 0.
 pub(crate) trait Automaton {
     /// The state in the beginning.
@@ -55,8 +58,13 @@ pub(crate) trait Automaton {
         false
     }
 
-    /// Whether two kinds do the same in every state.
-    fn same(&self, one: u32, other: u32) -> bool;
+    /// Equal for kinds that do the same in every state.
+    fn likeness(&self, kind: u32) -> Likeness;
+
+    /// Bytes that what was learnt during the search takes.
+    fn bytes(&self) -> u64 {
+        0
+    }
 
     /// How many states [`Traits`] speak of; `step` may yield higher ones.
     fn known_states(&self) -> usize;
@@ -81,8 +89,12 @@ impl Automaton for &mut dyn Automaton {
         (**self).rules_out(state, kind)
     }
 
-    fn same(&self, one: u32, other: u32) -> bool {
-        (**self).same(one, other)
+    fn likeness(&self, kind: u32) -> Likeness {
+        (**self).likeness(kind)
+    }
+
+    fn bytes(&self) -> u64 {
+        (**self).bytes()
     }
 
     fn known_states(&self) -> usize {

@@ -88,7 +88,8 @@ impl ModelKind {
     /// The inverse of [`ModelKind::as_str`]; `semaphore:3` has three permits.
     pub fn parse(name: &str) -> Option<Self> {
         if let Some(permits) = name.strip_prefix("semaphore:") {
-            return permits.parse().ok().map(|permits| Self::Semaphore { permits });
+            let permits = permits.parse().ok().filter(|permits| *permits > 0);
+            return permits.map(|permits| Self::Semaphore { permits });
         }
         Self::ALL.iter().copied().find(|kind| kind.as_str() == name)
     }

@@ -12,14 +12,13 @@
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use rustc_hash::FxHashMap;
-
 use super::NEVER;
 use super::automaton::{Automaton, Entry, REFUSED, Traits};
 use super::mask::Mask;
 use super::memory::Reservation;
 use super::planted::{Bug, planted};
 use super::timeline::Timeline;
+use super::visited::{Head, Key, Lists, Visited};
 use crate::{Budget, Exhausted};
 
 /// How a search ended.
@@ -74,22 +73,42 @@ pub(crate) struct Limits<'a> {
 /// How many calls that only look, and have not been invoked yet, a new state is held against.
 const LOOK_AHEAD: usize = 4;
 
-/// How many configurations pass between looks at the clock.
-const NODES_PER_LOOK: u64 = 1024;
+/// How much work is done between looks at the clock: some tens of microseconds.
+const WORK_PER_LOOK: usize = 1 << 12;
 
-impl Limits<'_> {
+/// Sees to it that a search keeps its limits.
+pub(crate) struct Pace<'a> {
+    limits: Limits<'a>,
+    /// Since the last look at the clock.
+    work: usize,
+}
+
+impl<'a> Pace<'a> {
+    pub(crate) const fn new(limits: Limits<'a>) -> Self {
+        Self { limits, work: 0 }
+    }
+
     /// Errs if a search that has visited `nodes` configurations must stop.
-    pub(crate) fn check(&self, nodes: u64) -> Result<(), GaveUp> {
-        if nodes > self.nodes_max {
-            return Err(GaveUp::Nodes);
+    #[inline]
+    pub(crate) const fn visit(&self, nodes: u64) -> Result<(), GaveUp> {
+        if nodes > self.limits.nodes_max { Err(GaveUp::Nodes) } else { Ok(()) }
+    }
+
+    /// Counts some work, in units of a few nanoseconds. True if it is time to [look](Self::look).
+    #[inline]
+    pub(crate) const fn work(&mut self, work: usize) -> bool {
+        self.work += work;
+        self.work >= WORK_PER_LOOK
+    }
+
+    /// Errs if the time is up or the answer is not needed any more.
+    #[cold]
+    pub(crate) fn look(&mut self) -> Result<(), GaveUp> {
+        self.work = 0;
+        if self.limits.cancelled.is_some_and(|flag| flag.load(Ordering::Relaxed)) {
+            return Err(GaveUp::Cancelled);
         }
-        if nodes.is_multiple_of(NODES_PER_LOOK) {
-            if self.cancelled.is_some_and(|flag| flag.load(Ordering::Relaxed)) {
-                return Err(GaveUp::Cancelled);
-            }
-            self.budget.check().map_err(GaveUp::Budget)?;
-        }
-        Ok(())
+        self.limits.budget.check().map_err(GaveUp::Budget)
     }
 }
 
@@ -99,9 +118,13 @@ pub(crate) fn search<A: Automaton>(
     entries: &[Entry],
     limits: Limits<'_>,
 ) -> Searched {
-    let timeline = Timeline::new(entries, |a, b| {
-        automaton.same(entries[a as usize].kind, entries[b as usize].kind)
-    });
+    let timeline = match Timeline::new(entries, |kind| automaton.likeness(kind), limits.budget) {
+        Ok(timeline) => timeline,
+        Err(exhausted) => {
+            let found = Found::GaveUp { reached: 0, why: GaveUp::Budget(exhausted) };
+            return Searched { found, nodes: 0 };
+        }
+    };
     match timeline.slots {
         0..=64 => Search::<A, 1>::new(automaton, entries, &timeline, limits).run(),
         65..=128 => Search::<A, 2>::new(automaton, entries, &timeline, limits).run(),
@@ -117,13 +140,14 @@ pub(crate) fn search<A: Automaton>(
 struct Search<'a, A, const N: usize> {
     automaton: &'a mut A,
     entries: &'a [Entry],
-    timeline: &'a Timeline,
-    limits: Limits<'a>,
+    timeline: &'a Timeline<'a>,
+    pace: Pace<'a>,
     looks: Vec<Look>,
     /// The entries that only look, in the order of their invocations, if states can be ruled out.
     lookers: Vec<u32>,
     ahead: Ahead,
-    memo: Memo<N>,
+    memo: Memo<'a, N>,
+    /// Of all but the memo.
     memory: Reservation<'a>,
     /// The slots of optional calls.
     optional: Mask<N>,
@@ -154,7 +178,7 @@ impl<'a, A: Automaton, const N: usize> Search<'a, A, N> {
     fn new(
         automaton: &'a mut A,
         entries: &'a [Entry],
-        timeline: &'a Timeline,
+        timeline: &'a Timeline<'a>,
         limits: Limits<'a>,
     ) -> Self {
         let look = |entry: &Entry| match automaton.traits(entry.kind) {
@@ -172,13 +196,15 @@ impl<'a, A: Automaton, const N: usize> Search<'a, A, N> {
             Vec::new()
         };
         let optional = Mask::first(timeline.optional.len());
+        let budget = limits.budget;
         let memo = if timeline.optional.is_empty() {
-            Memo::Exact(Table::new())
+            Memo::Exact(Visited::new(budget))
         } else {
-            Memo::Antichain { used: FxHashMap::default(), len: 0 }
+            Memo::Antichain { used: Visited::new(budget), sets: Lists::new(budget) }
         };
-        let memory = Reservation::new(limits.budget);
-        Self { automaton, entries, timeline, limits, looks, lookers, ahead, memo, memory, optional }
+        let memory = Reservation::new(budget);
+        let pace = Pace::new(limits);
+        Self { automaton, entries, timeline, pace, looks, lookers, ahead, memo, memory, optional }
     }
 
     fn run(mut self) -> Searched {
@@ -192,6 +218,7 @@ impl<'a, A: Automaton, const N: usize> Search<'a, A, N> {
     }
 
     fn explore(&mut self, nodes: &mut u64, reached: &mut u32) -> Result<Found, GaveUp> {
+        self.hold(0).map_err(GaveUp::Budget)?;
         let end = self.timeline.events.len() as u32;
         let start = self.automaton.start();
         let (event, mask) = self.advance(0, Mask::EMPTY, start);
@@ -204,7 +231,14 @@ impl<'a, A: Automaton, const N: usize> Search<'a, A, N> {
         let mut stack = vec![Frame { event, state: start, next: 0, taken, mask }];
         while let Some(frame) = stack.last_mut() {
             self.ahead.undo(frame.taken as usize);
-            let Some(entry) = self.candidate(frame) else {
+            let tried = frame.next;
+            let candidate = self.candidate(frame);
+            let (tried, open) = (frame.next - tried, self.timeline.open(frame.event).len());
+            if self.pace.work(tried as usize * (open + 1) + 4 * N) {
+                self.pace.look()?;
+                self.hold(stack.capacity()).map_err(GaveUp::Budget)?;
+            }
+            let (Some(frame), Some(entry)) = (stack.last(), candidate) else {
                 stack.pop();
                 continue;
             };
@@ -228,7 +262,7 @@ impl<'a, A: Automaton, const N: usize> Search<'a, A, N> {
             *reached = (*reached).max(event);
             if self.remember(event, next, mask)? {
                 *nodes += 1;
-                self.limits.check(*nodes)?;
+                self.pace.visit(*nodes)?;
                 let taken = self.ahead.taken.len() as u32;
                 stack.push(Frame { event, state: next, next: 0, taken, mask });
             }
@@ -278,7 +312,7 @@ impl<'a, A: Automaton, const N: usize> Search<'a, A, N> {
             let that = &self.entries[other as usize];
             that.ret < this.ret
                 && (!mask.has(self.timeline.slot[other as usize]) || planted(Bug::TwinsForgotten))
-                && self.automaton.same(that.kind, this.kind)
+                && self.timeline.same(entry, other)
         })
     }
 
@@ -372,8 +406,18 @@ impl<'a, A: Automaton, const N: usize> Search<'a, A, N> {
     /// Whether a configuration is new and worth looking at.
     fn remember(&mut self, event: u32, state: u32, mask: Mask<N>) -> Result<bool, GaveUp> {
         self.memo
-            .insert(event, state, mask, &self.optional, &mut self.memory)
+            .insert(Spot { event, state, mask }, &self.optional)
             .map_err(GaveUp::Budget)
+    }
+
+    /// Takes the memory of what has grown since the last look at the clock.
+    fn hold(&mut self, frames: usize) -> Result<(), Exhausted> {
+        let calls = self.entries.len();
+        let ahead = calls * size_of::<Needs>() + self.ahead.of_states() * size_of::<u32>();
+        let taken = self.ahead.taken.capacity() * size_of::<u32>();
+        let looks = calls * size_of::<Look>() + self.lookers.len() * size_of::<u32>();
+        let own = frames * size_of::<Frame<N>>() + ahead + taken + looks;
+        self.memory.hold(own as u64 + self.automaton.bytes())
     }
 }
 
@@ -491,6 +535,11 @@ impl Ahead {
         self.anchored == 0 && self.anywhere == 0 || planted(Bug::RuledOutForEver)
     }
 
+    /// How many counts of states there are.
+    fn of_states(&self) -> usize {
+        self.needed.len() + self.wanted.len() + self.reachable.len()
+    }
+
     /// Whether nobody has a use for a state.
     fn is_useless(&self, state: u32) -> bool {
         self.exact
@@ -500,111 +549,59 @@ impl Ahead {
     }
 }
 
-/// Configurations that were visited.
-enum Memo<const N: usize> {
-    /// Without optional calls: a set.
-    Exact(Table<N>),
-    /// With optional calls: for each event, state and set of other calls the smallest sets of
-    /// optional calls used.
-    Antichain { used: FxHashMap<(u32, u32, Mask<N>), Vec<Mask<N>>>, len: u64 },
-}
-
-impl<const N: usize> Memo<N> {
-    fn insert(
-        &mut self,
-        event: u32,
-        state: u32,
-        mask: Mask<N>,
-        optional: &Mask<N>,
-        memory: &mut Reservation<'_>,
-    ) -> Result<bool, Exhausted> {
-        match self {
-            Self::Exact(table) => table.insert(event, state, mask, memory),
-            Self::Antichain { used, len } => {
-                let sets = used.entry((event, state, mask.without(optional))).or_default();
-                let set = mask.and(optional);
-                let reversed = planted(Bug::MoreIsBetter) && !sets.is_empty();
-                if reversed || sets.iter().any(|smaller| smaller.within(&set)) {
-                    return Ok(false);
-                }
-                sets.retain(|larger| !set.within(larger));
-                sets.push(set);
-                *len += 1;
-                // A key, a vector and a set, at the load factor of the map.
-                memory.reach(*len * (48 + 32 * N as u64))?;
-                Ok(true)
-            }
-        }
-    }
-}
-
-/// A set of configurations with open addressing.
-struct Table<const N: usize> {
-    slots: Vec<Slot<N>>,
-    len: usize,
-}
-
-#[derive(Clone, Copy)]
-struct Slot<const N: usize> {
-    /// [`NEVER`] if it is free.
+/// A configuration.
+#[derive(Clone, Copy, PartialEq)]
+struct Spot<const N: usize> {
+    /// [`NEVER`] if it is none.
     event: u32,
     state: u32,
     mask: Mask<N>,
 }
 
-impl<const N: usize> Slot<N> {
+impl<const N: usize> Key for Spot<N> {
     const FREE: Self = Self { event: NEVER, state: 0, mask: Mask::EMPTY };
+
+    #[inline]
+    fn is_free(&self) -> bool {
+        self.event == NEVER
+    }
+
+    #[inline]
+    fn hash(&self) -> u64 {
+        self.mask.hash_with(self.event, self.state)
+    }
 }
 
-impl<const N: usize> Table<N> {
-    fn new() -> Self {
-        Self { slots: vec![Slot::FREE; 1 << 8], len: 0 }
-    }
+/// Configurations that were visited.
+enum Memo<'b, const N: usize> {
+    /// Without optional calls: a set.
+    Exact(Visited<'b, Spot<N>, ()>),
+    /// With optional calls: for each event, state and set of other calls the smallest sets of
+    /// optional calls used.
+    Antichain { used: Visited<'b, Spot<N>, Head>, sets: Lists<'b, Mask<N>> },
+}
 
-    fn insert(
-        &mut self,
-        event: u32,
-        state: u32,
-        mask: Mask<N>,
-        memory: &mut Reservation<'_>,
-    ) -> Result<bool, Exhausted> {
-        if self.len * 2 >= self.slots.len() {
-            self.grow(memory)?;
-        }
-        let state = if planted(Bug::StateForgotten) { 0 } else { state };
-        let at = self.find(event, state, &mask);
-        if self.slots[at].event != NEVER {
-            return Ok(false);
-        }
-        self.slots[at] = Slot { event, state, mask };
-        self.len += 1;
-        Ok(true)
-    }
-
-    /// Where a configuration is or would go.
-    fn find(&self, event: u32, state: u32, mask: &Mask<N>) -> usize {
-        let last = self.slots.len() - 1;
-        let mut at = mask.hash_with(event, state) as usize & last;
-        loop {
-            let slot = &self.slots[at];
-            if slot.event == NEVER
-                || slot.event == event && slot.state == state && slot.mask == *mask
-            {
-                return at;
+impl<const N: usize> Memo<'_, N> {
+    /// Whether a configuration is new, and no other one can do what it can with fewer of the
+    /// `optional` slots used.
+    fn insert(&mut self, spot: Spot<N>, optional: &Mask<N>) -> Result<bool, Exhausted> {
+        match self {
+            Self::Exact(spots) => {
+                let state = if planted(Bug::StateForgotten) { 0 } else { spot.state };
+                spots.entry(Spot { state, ..spot }).map(|(_, new)| new)
             }
-            at = (at + 1) & last;
+            Self::Antichain { used, sets } => {
+                let mask = spot.mask.without(optional);
+                let (head, new) = used.entry(Spot { mask, ..spot })?;
+                let set = spot.mask.and(optional);
+                let reversed = planted(Bug::MoreIsBetter) && !new;
+                if reversed || sets.iter(*head).any(|smaller| smaller.within(&set)) {
+                    return Ok(false);
+                }
+                sets.retain(head, |larger| !set.within(larger));
+                sets.push(head, set)?;
+                Ok(true)
+            }
         }
-    }
-
-    fn grow(&mut self, memory: &mut Reservation<'_>) -> Result<(), Exhausted> {
-        let len = self.slots.len() * 2;
-        // Old and new exist side by side for a moment.
-        memory.reach(((len + self.slots.len()) * size_of::<Slot<N>>()) as u64)?;
-        let old = std::mem::replace(&mut self.slots, vec![Slot::FREE; len]);
-        for slot in old.into_iter().filter(|slot| slot.event != NEVER) {
-            let at = self.find(slot.event, slot.state, &slot.mask);
-            self.slots[at] = slot;
-        }
-        Ok(())
     }
 }

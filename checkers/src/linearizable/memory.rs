@@ -4,27 +4,42 @@ use crate::{Budget, Exhausted};
 
 /// What a table has taken from the budget.
 pub(crate) struct Reservation<'b> {
-    budget: &'b Budget,
+    pub(crate) budget: &'b Budget,
     bytes: u64,
 }
 
-/// The least that is taken at once.
-const STEP_BYTES: u64 = 1 << 16;
+/// The least that is taken or given back at once, so that small steps cost nothing.
+const STEP_BYTES: u64 = 1 << 14;
 
 impl<'b> Reservation<'b> {
     pub(crate) const fn new(budget: &'b Budget) -> Self {
         Self { budget, bytes: 0 }
     }
 
-    /// Makes sure that so many bytes are taken, or errs and takes no more.
-    pub(crate) fn reach(&mut self, bytes: u64) -> Result<(), Exhausted> {
+    /// Makes sure that so many bytes are taken, and hardly more; or errs and takes no more.
+    pub(crate) fn hold(&mut self, bytes: u64) -> Result<(), Exhausted> {
         if bytes > self.bytes {
-            // A little more at a time, so that small steps cost nothing.
             let more = (bytes - self.bytes).max(STEP_BYTES);
             self.budget.reserve(more)?;
             self.bytes += more;
+        } else if self.bytes - bytes > STEP_BYTES {
+            self.budget.release(self.bytes - bytes);
+            self.bytes = bytes;
         }
         Ok(())
+    }
+
+    /// Gives a vector room for more elements, which this holds the memory of.
+    pub(crate) fn grow<T>(&mut self, vector: &mut Vec<T>, more: usize) -> Result<(), Exhausted> {
+        if vector.len() + more <= vector.capacity() {
+            return Ok(());
+        }
+        let (old, len) = (vector.capacity(), vector.len() + more);
+        let new = len.max(old + old / 2).max(16);
+        // Old and new exist side by side for a moment.
+        self.hold(((old + new) * size_of::<T>()) as u64)?;
+        vector.reserve_exact(new - vector.len());
+        self.hold((new * size_of::<T>()) as u64)
     }
 }
 

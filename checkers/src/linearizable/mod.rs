@@ -30,6 +30,7 @@ mod table;
 mod tests;
 mod timeline;
 mod verify;
+mod visited;
 mod witness;
 
 pub use checker::{Linearizable, ModelKind};

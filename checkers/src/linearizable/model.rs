@@ -30,6 +30,12 @@ pub trait Model: Send + Sync {
     /// The state after `op`, or `None` if `op` cannot happen (with its result) in this state.
     fn step(&self, state: &Self::State, op: &Self::Op) -> Option<Self::State>;
 
+    /// Bytes that a state owns beside itself, such as the elements of a vector, more or less: what
+    /// the memory budget of a check counts.
+    fn bytes_inside(&self, _state: &Self::State) -> usize {
+        0
+    }
+
     /// An operation as the end of a sentence: `read 5`, `wrote 3`.
     fn describe(&self, op: &Self::Op) -> String;
 

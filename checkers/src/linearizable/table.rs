@@ -5,7 +5,7 @@ use std::hash::Hash;
 
 use rustc_hash::FxHashMap;
 
-use super::automaton::{Automaton, REFUSED, Traits};
+use super::automaton::{Automaton, Likeness, REFUSED, Traits};
 use super::model::{Leads, Model};
 
 /// A model with what has been learnt of it.
@@ -20,6 +20,8 @@ pub(crate) struct TableAutomaton<'m, M: Model> {
     ruled_out: FxHashMap<(u32, u32), bool>,
     start: u32,
     known_states: usize,
+    /// Bytes that all states own.
+    inside: u64,
 }
 
 /// Things numbered from 0 in the order they were met.
@@ -56,6 +58,7 @@ impl<'m, M: Model> TableAutomaton<'m, M> {
             ruled_out: FxHashMap::default(),
             start: 0,
             known_states: 1,
+            inside: 0,
         };
         automaton.begin_in(start);
         automaton
@@ -101,7 +104,14 @@ impl<M: Model> Automaton for TableAutomaton<'_, M> {
         }
         let op = &self.kinds.by_number[kind as usize];
         let next = match self.model.step(&self.states.by_number[state as usize], op) {
-            Some(next) => self.states.number(&next),
+            Some(next) => {
+                let known = self.states.by_number.len();
+                let number = self.states.number(&next);
+                if self.states.by_number.len() > known {
+                    self.inside += self.model.bytes_inside(&next) as u64;
+                }
+                number
+            }
             None => REFUSED,
         };
         self.steps.insert((state, kind), next);
@@ -122,8 +132,16 @@ impl<M: Model> Automaton for TableAutomaton<'_, M> {
         out
     }
 
-    fn same(&self, one: u32, other: u32) -> bool {
-        one == other
+    fn likeness(&self, kind: u32) -> Likeness {
+        (0, kind, 0)
+    }
+
+    fn bytes(&self) -> u64 {
+        // Every state is kept twice, and what a table keeps takes about half as much room again.
+        let steps = size_of::<((u32, u32), u32)>() + size_of::<u32>();
+        let tables = self.steps.capacity() * steps + self.ruled_out.capacity() * steps;
+        let states = self.states.by_number.len() * size_of::<(M::State, u32)>() * 3;
+        (tables + states) as u64 + 2 * self.inside
     }
 
     fn known_states(&self) -> usize {

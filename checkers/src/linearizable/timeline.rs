@@ -1,8 +1,12 @@
 //! The events of one object in order, and a slot for every call that is open: what lets a search
 //! name any set of open calls by a few machine words.
 
+use rustc_hash::FxHashMap;
+
 use super::NEVER;
-use super::automaton::Entry;
+use super::automaton::{Entry, Likeness};
+use super::memory::Reservation;
+use crate::{Budget, Exhausted};
 
 /// An invocation or a return.
 #[derive(Debug, Clone, Copy)]
@@ -17,11 +21,12 @@ pub(crate) struct Event {
 ///
 /// Optional calls are open for ever and have the slots `0..optional` in the order of their
 /// invocations; the others share the slots above.
-#[derive(Debug)]
-pub(crate) struct Timeline {
+pub(crate) struct Timeline<'b> {
     pub(crate) events: Vec<Event>,
     /// Of each entry.
     pub(crate) slot: Vec<u32>,
+    /// Of each entry: the same number for those that do the same.
+    pub(crate) like: Vec<u32>,
     /// The optional entries, in the order of their invocations.
     pub(crate) optional: Vec<u32>,
     /// For each optional entry the one before it that does the same, or [`NEVER`].
@@ -32,6 +37,8 @@ pub(crate) struct Timeline {
     /// For each event that is a return: where its open calls are in `open`, and how many optional
     /// calls had been invoked.
     at: Vec<At>,
+    /// Of all this.
+    _memory: Reservation<'b>,
 }
 
 #[derive(Debug, Clone, Copy, Default)]
@@ -41,37 +48,67 @@ struct At {
     optional: u32,
 }
 
-impl Timeline {
-    /// Lays out entries, which are in the order of their invocations; `same` tells whether two do
-    /// the same.
-    pub(crate) fn new(entries: &[Entry], same: impl Fn(u32, u32) -> bool) -> Self {
-        let mut returns: Vec<(u32, u32)> = entries
-            .iter()
-            .enumerate()
-            .filter(|(_, entry)| !entry.is_optional())
-            .map(|(index, entry)| (entry.ret, index as u32))
-            .collect();
+impl<'b> Timeline<'b> {
+    /// Lays out entries, which are in the order of their invocations.
+    pub(crate) fn new(
+        entries: &[Entry],
+        likeness: impl Fn(u32) -> Likeness,
+        budget: &'b Budget,
+    ) -> Result<Self, Exhausted> {
+        let mut memory = Reservation::new(budget);
+        let returning = entries.iter().filter(|entry| !entry.is_optional()).count();
+        let events = entries.len() + returning;
+        let fixed = events * (size_of::<Event>() + size_of::<At>())
+            + entries.len() * 4 * size_of::<u32>()
+            + returning * size_of::<(u32, u32)>();
+        memory.hold(fixed as u64)?;
+        let mut returns: Vec<(u32, u32)> = Vec::with_capacity(returning);
+        returns.extend(
+            entries
+                .iter()
+                .enumerate()
+                .filter(|(_, entry)| !entry.is_optional())
+                .map(|(index, entry)| (entry.ret, index as u32)),
+        );
         returns.sort_unstable();
-        let optional: Vec<u32> =
-            (0..entries.len() as u32).filter(|&i| entries[i as usize].is_optional()).collect();
-        let twin = optional
+        budget.check()?;
+        let open = open_in_all(entries, &returns);
+        memory.hold((fixed + open * size_of::<u32>()) as u64)?;
+        let mut numbers: FxHashMap<Likeness, u32> = FxHashMap::default();
+        let like: Vec<u32> = entries
             .iter()
-            .enumerate()
-            .map(|(at, &entry)| {
-                optional[..at].iter().rposition(|&e| same(e, entry)).map_or(NEVER, |i| i as u32)
+            .map(|entry| {
+                let next = numbers.len() as u32;
+                *numbers.entry(likeness(entry.kind)).or_insert(next)
             })
             .collect();
+        let optional: Vec<u32> =
+            (0..entries.len() as u32).filter(|&i| entries[i as usize].is_optional()).collect();
+        let mut last = vec![NEVER; if optional.is_empty() { 0 } else { numbers.len() }];
+        let twin = (optional.iter().zip(0..))
+            .map(|(&entry, at)| std::mem::replace(&mut last[like[entry as usize] as usize], at))
+            .collect();
+        budget.check()?;
         let mut timeline = Self {
-            events: Vec::with_capacity(entries.len() + returns.len()),
+            events: Vec::with_capacity(events),
             slot: vec![0; entries.len()],
+            like,
             slots: optional.len(),
             optional,
             twin,
-            open: Vec::new(),
-            at: Vec::with_capacity(entries.len() + returns.len()),
+            open: Vec::with_capacity(open),
+            at: Vec::with_capacity(events),
+            _memory: memory,
         };
         timeline.lay_out(entries, &returns);
-        timeline
+        budget.check()?;
+        Ok(timeline)
+    }
+
+    /// Whether two entries do the same.
+    #[inline]
+    pub(crate) fn same(&self, one: u32, other: u32) -> bool {
+        self.like[one as usize] == self.like[other as usize]
     }
 
     fn lay_out(&mut self, entries: &[Entry], returns: &[(u32, u32)]) {
@@ -120,4 +157,18 @@ impl Timeline {
     pub(crate) fn optional(&self, event: u32) -> &[u32] {
         &self.optional[..self.at[event as usize].optional as usize]
     }
+}
+
+/// How many calls that are not optional are open at a return, summed over all returns.
+fn open_in_all(entries: &[Entry], returns: &[(u32, u32)]) -> usize {
+    let (mut begun, mut open, mut sum) = (0, 0, 0);
+    for &(time, _) in returns {
+        while let Some(entry) = entries.get(begun).filter(|entry| entry.inv < time) {
+            open += usize::from(!entry.is_optional());
+            begun += 1;
+        }
+        sum += open;
+        open -= 1;
+    }
+    sum
 }

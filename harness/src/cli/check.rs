@@ -1,11 +1,12 @@
 //! `deposed check`: judge a run again, or a history of anybody's.
 
 use std::collections::BTreeMap;
-use std::path::PathBuf;
+use std::fs;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::anyhow;
-use deposed_checkers::{Analysis, Checker, Claims, MODELS, ModelOptions, Verdict, model};
+use deposed_checkers::{Analysis, Anomaly, Checker, Claims, MODELS, ModelOptions, Verdict, checker};
 use deposed_core::{Node, System};
 use deposed_history::{Format, History, ReadOptions};
 use deposed_report::{Check, Ending, Plan, Results, check_line};
@@ -74,6 +75,10 @@ pub(super) struct Args {
     #[arg(long)]
     json: bool,
 
+    /// Draw the violations of a history file into this folder: SVG, and DOT for Graphviz
+    #[arg(long, value_name = "DIR")]
+    draw: Option<PathBuf>,
+
     #[command(flatten)]
     results: ResultsArgs,
 }
@@ -96,10 +101,9 @@ impl Args {
 
 pub(super) fn main(args: Args) -> Result<u8, Failure> {
     if let Some(name) = &args.model {
-        let model = model(name).ok_or_else(|| unknown_model(name))?;
         let options = ModelOptions { keyed: args.keyed, consistency: args.consistency.clone() };
-        let checker = model
-            .checker(&options)
+        let checker = checker(name, &options)
+            .ok_or_else(|| unknown_model(name))?
             .map_err(|wrong| Failure::usage(anyhow!("--model {name}: {wrong}")))?;
         let history = load(&args)?;
         if name.ends_with("register") && looks_keyed(&history) {
@@ -185,6 +189,11 @@ fn judge_file(
         checks.push(Check { analysis, elapsed_ms: elapsed.as_millis() as u64 });
     }
     let worst = checks.iter().map(|check| check.analysis.verdict).max().unwrap_or(Verdict::Unknown);
+    if let Some(folder) = &args.draw {
+        let anomalies = checks.iter().flat_map(|check| &check.analysis.anomalies);
+        let drawn = draw(folder, history, anomalies);
+        drawn.map_err(|error| Failure::usage(anyhow!("--draw {}: {error}", folder.display())))?;
+    }
     if args.json {
         let analyses: Vec<&Analysis> = checks.iter().map(|check| &check.analysis).collect();
         let text = serde_json::to_string_pretty(&analyses).map_err(Failure::bug)?;
@@ -199,6 +208,21 @@ fn judge_file(
         out(&text)?;
     }
     Ok(exit::of(worst))
+}
+
+/// Writes each violation's calls and their order as a picture and for Graphviz: `1-stale-read.svg`.
+fn draw<'a>(
+    folder: &Path,
+    history: &History,
+    anomalies: impl Iterator<Item = &'a Anomaly>,
+) -> std::io::Result<()> {
+    fs::create_dir_all(folder)?;
+    for (at, anomaly) in anomalies.enumerate() {
+        let name = format!("{}-{}", at + 1, anomaly.name);
+        fs::write(folder.join(format!("{name}.svg")), anomaly.svg(history))?;
+        fs::write(folder.join(format!("{name}.dot")), anomaly.dot(history))?;
+    }
+    Ok(())
 }
 
 fn nothing_selected(args: &Args) -> Failure {
@@ -258,6 +282,10 @@ fn check_run(args: &Args) -> Result<u8, Failure> {
     if !args.only.is_empty() {
         // A part of the verdict is told, and never takes the place of the whole.
         return judge_file(args, &load(args)?, checkers);
+    }
+    if args.draw.is_some() {
+        let advice = "the report of a run draws its violations; --draw goes with a history file";
+        return Err(Failure::usage(anyhow!("{advice}, --model or --only")));
     }
     // How the run ended is known only if it was judged before.
     let before: Option<Results> = verdict::read_json(&folder, "results.json").ok();

@@ -9,21 +9,28 @@
 //!
 //! An illegal answer is confirmed by others before it is believed; a legal one needs no confirmation.
 
-use rustc_hash::{FxHashMap, FxHashSet};
-
 use super::search::RegisterAutomaton;
 use super::{F, RegisterCall};
 use crate::linearizable::automaton::Automaton as _;
-use crate::linearizable::dfs::{Found, GaveUp, Limits, Searched};
+use crate::linearizable::NEVER;
+use crate::linearizable::dfs::{Found, GaveUp, Limits, Pace, Searched};
 use crate::linearizable::mask::Mask;
 use crate::linearizable::memory::Reservation;
 use crate::linearizable::planted::{Bug, planted};
 use crate::linearizable::timeline::{Event, Timeline};
+use crate::linearizable::visited::{Head, Key, Lists, Visited};
+use crate::{Budget, Exhausted};
 
 /// Searches breadth first for a legal order.
 pub(crate) fn frontier(register: &RegisterAutomaton, limits: Limits<'_>) -> Searched {
     let entries = register.entries();
-    let timeline = Timeline::new(&entries, |a, b| register.same(a, b));
+    let timeline = match Timeline::new(&entries, |kind| register.likeness(kind), limits.budget) {
+        Ok(timeline) => timeline,
+        Err(exhausted) => {
+            let found = Found::GaveUp { reached: 0, why: GaveUp::Budget(exhausted) };
+            return Searched { found, nodes: 0 };
+        }
+    };
     match timeline.slots {
         0..=64 => Frontier::<1>::new(register, &timeline, limits).run(),
         65..=128 => Frontier::<2>::new(register, &timeline, limits).run(),
@@ -35,9 +42,6 @@ pub(crate) fn frontier(register: &RegisterAutomaton, limits: Limits<'_>) -> Sear
     }
 }
 
-/// How many configurations pass between counts of those in memory.
-const NODES_PER_COUNT: u64 = 1024;
-
 /// What has been done so far, as far as it matters for what is to come.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 struct Configuration<const N: usize> {
@@ -47,6 +51,21 @@ struct Configuration<const N: usize> {
     done: Mask<N>,
     /// Open writes that happened have a place where nobody would have noticed.
     absorbed: Mask<N>,
+}
+
+impl<const N: usize> Key for Configuration<N> {
+    const FREE: Self = Self { value: NEVER, done: Mask::EMPTY, absorbed: Mask::EMPTY };
+
+    #[inline]
+    fn is_free(&self) -> bool {
+        self.value == NEVER
+    }
+
+    #[inline]
+    fn hash(&self) -> u64 {
+        let absorbed = self.absorbed.hash_with(0, 0);
+        self.done.hash_with(self.value, absorbed as u32)
+    }
 }
 
 /// Classes of open calls, as sets of slots.
@@ -108,24 +127,31 @@ impl Future {
 
 struct Frontier<'a, const N: usize> {
     calls: &'a [RegisterCall],
-    timeline: &'a Timeline,
-    limits: Limits<'a>,
+    timeline: &'a Timeline<'a>,
+    budget: &'a Budget,
+    pace: Pace<'a>,
     /// Open calls by the time of their return, optional ones last in the order of invocation.
     open: Vec<u32>,
     classes: Classes<N>,
     future: Future,
     layer: Vec<Configuration<N>>,
     nodes: u64,
+    /// Of the layer.
     memory: Reservation<'a>,
 }
 
 impl<'a, const N: usize> Frontier<'a, N> {
-    fn new(register: &'a RegisterAutomaton, timeline: &'a Timeline, limits: Limits<'a>) -> Self {
+    fn new(
+        register: &'a RegisterAutomaton,
+        timeline: &'a Timeline<'a>,
+        limits: Limits<'a>,
+    ) -> Self {
         let empty = Mask::EMPTY;
         Self {
             calls: register.calls(),
             timeline,
-            limits,
+            budget: limits.budget,
+            pace: Pace::new(limits),
             open: Vec::new(),
             classes: Classes { cas: empty, looks: empty, writes: empty },
             future: Future::new(register),
@@ -202,12 +228,16 @@ impl<'a, const N: usize> Frontier<'a, N> {
             }
         } else {
             let layer = std::mem::take(&mut self.layer);
-            let mut out = Layer::new(slot, classes);
-            let mut seen = FxHashSet::default();
+            let mut out = Layer::new(slot, classes, self.budget);
+            let mut seen = Visited::new(self.budget);
             for configuration in &layer {
                 self.continue_from(configuration, entry, &mut out, &mut seen)?;
             }
-            self.layer = out.configurations();
+            drop(seen);
+            self.layer = layer;
+            self.layer.clear();
+            self.memory.grow(&mut self.layer, out.len).map_err(GaveUp::Budget)?;
+            out.pour_into(&mut self.layer);
         }
         self.classes = classes;
         self.open.retain(|other| *other != entry);
@@ -219,14 +249,13 @@ impl<'a, const N: usize> Frontier<'a, N> {
         &mut self,
         configuration: &Configuration<N>,
         entry: u32,
-        out: &mut Layer<N>,
-        seen: &mut FxHashSet<Configuration<N>>,
+        out: &mut Layer<'_, N>,
+        seen: &mut Visited<'_, Configuration<N>, ()>,
     ) -> Result<(), GaveUp> {
         let slot = self.slot(entry);
         let is_write = self.call(entry).f == F::Write;
         if configuration.done.has(slot) {
-            out.insert(*configuration);
-            return Ok(());
+            return self.put(out, *configuration);
         }
         if is_write && configuration.absorbed.has(slot) {
             let needed = self.is_awaited(configuration, entry);
@@ -234,7 +263,7 @@ impl<'a, const N: usize> Frontier<'a, N> {
                 || planted(Bug::AwaitedLetGo)
                 || self.has_other_writer(configuration, self.call(entry).a, entry)
             {
-                out.insert(*configuration);
+                self.put(out, *configuration)?;
             }
             if !needed && !self.is_explicit_useful(configuration, entry) {
                 return Ok(());
@@ -243,29 +272,32 @@ impl<'a, const N: usize> Frontier<'a, N> {
         let mut pending = vec![*configuration];
         while let Some(from) = pending.pop() {
             for at in 0..self.open.len() {
+                if self.pace.work(self.open.len()) {
+                    self.pace.look()?;
+                }
                 let Some(step) = self.step(&from, at, entry) else { continue };
                 self.nodes += 1;
-                self.limits.check(self.nodes)?;
-                if self.nodes.is_multiple_of(NODES_PER_COUNT) {
-                    // Tables are at most half full.
-                    let count = self.layer.len() + out.len() + seen.len();
-                    let bytes = 2 * count * size_of::<Configuration<N>>();
-                    self.memory.reach(bytes as u64).map_err(GaveUp::Budget)?;
-                }
+                self.pace.visit(self.nodes)?;
                 let to = step.to;
                 if to.done.has(slot) {
-                    out.insert(to);
+                    self.put(out, to)?;
                     continue;
                 }
                 if is_write && to.absorbed.has(slot) && !step.optional {
-                    out.insert(to);
+                    self.put(out, to)?;
                 }
-                if (!step.write || step.useful) && seen.insert(to) {
+                if (!step.write || step.useful) && seen.entry(to).map_err(GaveUp::Budget)?.1 {
                     pending.push(to);
                 }
             }
         }
         Ok(())
+    }
+
+    /// Puts a configuration into the next layer.
+    fn put(&mut self, out: &mut Layer<'_, N>, new: Configuration<N>) -> Result<(), GaveUp> {
+        let compared = out.insert(new).map_err(GaveUp::Budget)?;
+        if self.pace.work(4 * compared) { self.pace.look() } else { Ok(()) }
     }
 
     /// Whether a call that happened needs the value of a write, which is not the current one.
@@ -337,9 +369,7 @@ impl<'a, const N: usize> Frontier<'a, N> {
             }
         }
         let twin = self.open[..at].iter().any(|other| {
-            let that = self.call(*other);
-            (that.f, that.a, that.b) == (call.f, call.a, call.b)
-                && !from.done.has(self.slot(*other))
+            self.timeline.same(*other, entry) && !from.done.has(self.slot(*other))
         });
         if twin || value != from.value && self.strands(from, entry) {
             return None;
@@ -396,42 +426,87 @@ struct Step<const N: usize> {
 }
 
 /// The configurations after a return, without those that another one is at least as good as.
-struct Layer<const N: usize> {
+struct Layer<'b, const N: usize> {
     /// The slot of the call that returned.
     slot: u32,
     classes: Classes<N>,
-    groups: FxHashMap<(u32, Mask<N>), usize>,
-    lists: Vec<Vec<Configuration<N>>>,
+    /// Where the configurations of the same value and the same cas are in `heads`.
+    groups: Visited<'b, Group<N>, u32>,
+    /// Of each group, in the order in which they came up.
+    heads: Vec<Head>,
+    configurations: Lists<'b, Configuration<N>>,
+    /// How many configurations there are.
+    len: usize,
+    /// Of the heads.
+    memory: Reservation<'b>,
 }
 
-impl<const N: usize> Layer<N> {
-    fn new(slot: u32, classes: Classes<N>) -> Self {
-        Self { slot, classes, groups: FxHashMap::default(), lists: Vec::new() }
+/// Configurations are compared with those of the same value and the same cas.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Group<const N: usize> {
+    value: u32,
+    cas: Mask<N>,
+}
+
+impl<const N: usize> Key for Group<N> {
+    const FREE: Self = Self { value: NEVER, cas: Mask::EMPTY };
+
+    #[inline]
+    fn is_free(&self) -> bool {
+        self.value == NEVER
     }
 
-    fn insert(&mut self, mut new: Configuration<N>) {
+    #[inline]
+    fn hash(&self) -> u64 {
+        self.cas.hash_with(self.value, 0)
+    }
+}
+
+impl<'b, const N: usize> Layer<'b, N> {
+    const fn new(slot: u32, classes: Classes<N>, budget: &'b Budget) -> Self {
+        Self {
+            slot,
+            classes,
+            groups: Visited::new(budget),
+            heads: Vec::new(),
+            configurations: Lists::new(budget),
+            len: 0,
+            memory: Reservation::new(budget),
+        }
+    }
+
+    /// Takes a configuration in, unless another one is as good. Says how many it was compared with.
+    fn insert(&mut self, mut new: Configuration<N>) -> Result<usize, Exhausted> {
         new.done.clear(self.slot);
         new.absorbed = new.absorbed.and(&self.classes.writes);
-        let group = (new.value, new.done.and(&self.classes.cas));
-        let at = *self.groups.entry(group).or_insert_with(|| {
-            self.lists.push(Vec::new());
-            self.lists.len() - 1
-        });
-        let classes = self.classes;
-        let list = &mut self.lists[at];
-        if list.iter().any(|old| is_as_good(old, &new, &classes)) {
-            return;
+        let group = Group { value: new.value, cas: new.done.and(&self.classes.cas) };
+        let (at, is_new) = self.groups.entry(group)?;
+        if is_new {
+            *at = self.heads.len() as u32;
+            self.memory.grow(&mut self.heads, 1)?;
+            self.heads.push(Head::default());
         }
-        list.retain(|old| !is_as_good(&new, old, &classes));
-        list.push(new);
+        let head = &mut self.heads[*at as usize];
+        let classes = self.classes;
+        let mut compared = 1;
+        for old in self.configurations.iter(*head) {
+            compared += 1;
+            if is_as_good(old, &new, &classes) {
+                return Ok(compared);
+            }
+        }
+        let removed =
+            self.configurations.retain(head, |old| !is_as_good(&new, old, &classes));
+        self.configurations.push(head, new)?;
+        self.len = self.len + 1 - removed;
+        Ok(compared * 2)
     }
 
-    fn len(&self) -> usize {
-        self.lists.iter().map(Vec::len).sum()
-    }
-
-    fn configurations(self) -> Vec<Configuration<N>> {
-        self.lists.into_iter().flatten().collect()
+    /// Appends all configurations, which there must be room for.
+    fn pour_into(self, layer: &mut Vec<Configuration<N>>) {
+        for head in self.heads {
+            layer.extend(self.configurations.iter(head));
+        }
     }
 }
 

@@ -1,7 +1,7 @@
 //! A register as the searches see it, without the calls that cannot matter.
 
 use super::{Compact, F, RegisterCall};
-use crate::linearizable::automaton::{Automaton, Entry, REFUSED, Traits};
+use crate::linearizable::automaton::{Automaton, Entry, Likeness, REFUSED, Traits};
 use crate::linearizable::planted::{Bug, planted};
 
 /// A register's calls as an automaton: a kind is the index of a call.
@@ -115,9 +115,9 @@ impl Automaton for RegisterAutomaton {
         }
     }
 
-    fn same(&self, one: u32, other: u32) -> bool {
-        let (one, other) = (&self.calls[one as usize], &self.calls[other as usize]);
-        (one.f, one.a, one.b) == (other.f, other.a, other.b)
+    fn likeness(&self, kind: u32) -> Likeness {
+        let call = &self.calls[kind as usize];
+        (call.f as u8, call.a, call.b)
     }
 
     fn known_states(&self) -> usize {
