@@ -220,7 +220,8 @@ mod tests {
     /// A semaphore has as many permits as its name says.
     #[test]
     fn a_semaphore_has_as_many_permits_as_its_name_says() {
-        let acquire = |process, kind| Op::new(kind, Process::Client(process), "acquire", Value::Nil);
+        let acquire =
+            |process, kind| Op::new(kind, Process::Client(process), "acquire", Value::Nil);
         let ops: Vec<Op> =
             (0..3).flat_map(|p| [acquire(p, OpType::Invoke), acquire(p, OpType::Ok)]).collect();
         let history = History::from_ops(Header::default(), &ops);

@@ -215,7 +215,10 @@ impl Arena {
             self.cells.extend_from_slice(more);
             self.cells.resize(start + len + room, Cell::NIL);
         }
-        Growing { cell: Cell::new(LIST, (start as u64) << LEN_BITS | len as u64), room: room as u32 }
+        Growing {
+            cell: Cell::new(LIST, (start as u64) << LEN_BITS | len as u64),
+            room: room as u32,
+        }
     }
 
     fn store(&mut self, items: &[Cell], tag: u64, long_tag: u64) -> Cell {

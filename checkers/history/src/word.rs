@@ -59,6 +59,12 @@ impl Word {
     pub const fn symbol(self) -> Option<Symbol> {
         self.0.symbol()
     }
+
+    /// Whether it is a keyword, which is no string of the same text.
+    #[inline]
+    pub const fn is_keyword(self) -> bool {
+        self.0.is_keyword()
+    }
 }
 
 impl<'h> ListRef<'h> {
@@ -112,6 +118,7 @@ mod tests {
         assert_eq!(one.small_int(), Some(-7));
         assert_eq!(history.view(other).as_str(), Some("x"));
         assert_eq!(word(1).small_int(), None);
+        assert!(!other.is_keyword());
         assert_eq!(history.view(word(1)).as_int(), Some(i64::MAX));
         assert!(word(2).is_nil() && !word(1).is_nil());
         assert!(history.word_pair(word(3)).is_none() && history.word_pair(word(2)).is_none());

@@ -43,7 +43,8 @@ fn reads(seed: u64) -> Vec<Op> {
             2..8 => list.extend((0..=random.below(3)).map(|_| element(&mut random))),
             _ => {}
         }
-        let cut = if random.below(3) == 0 { random.below(list.len() as u64 + 1) as usize } else { 0 };
+        let cut =
+            if random.below(3) == 0 { random.below(list.len() as u64 + 1) as usize } else { 0 };
         let seen = list[..list.len() - cut].to_vec();
         let read = Value::List(vec![Value::str("r"), Value::Int(key as i64), Value::List(seen)]);
         let kind = if index % 2 == 0 { OpType::Invoke } else { OpType::Ok };

@@ -3,14 +3,15 @@
 use deposed_history::{History, Outcome};
 
 use super::aspects::aspects;
-use super::judge::{BySearch, ByZones, Effort, Judge, Judged, Method, Scope, Screened};
+use super::judge::{BySearch, ByZones, Effort, Judge, Judged, Method, Scope, exhausted_at};
+use super::memory::Reservation;
 use super::model::Model;
 use super::models::{
     Counter, FifoQueue, Kv, List, Lock, MultiRegister, Mutex, Register, Semaphore, Set,
 };
 use super::object::{Object, Objects, split};
 use crate::parallel::in_parallel;
-use crate::{Analysis, Anomaly, Budget, Checker, Undecided};
+use crate::{Analysis, Anomaly, Budget, Checker, Exhausted, Undecided};
 
 /// Violations that are listed; more are counted.
 const ANOMALIES_MAX: usize = 32;
@@ -148,13 +149,20 @@ impl Linearizable {
     /// Judges every object of a history.
     fn judge_all(&self, history: &History, keyed: bool, budget: &Budget) -> Judgements {
         let threads = budget.threads;
-        if let Some(Screened { linearizable }) = self.judge.screen(history, keyed, threads)
-            && linearizable.iter().all(|fine| *fine)
-        {
-            return Judgements { fine: linearizable.len(), ..Judgements::default() };
+        match self.judge.screen(history, keyed, budget) {
+            Ok(Some(fine)) => return Judgements { fine, ..Judgements::default() },
+            Ok(None) => {}
+            Err(exhausted) => return Judgements::of_nothing(history, exhausted),
+        }
+        let mut memory = Reservation::new(budget);
+        if let Err(exhausted) = memory.hold(history.calls().len() as u64 * BYTES_PER_CALL) {
+            return Judgements::of_nothing(history, exhausted);
         }
         let Objects { objects, keyless } = split(history, keyed);
         let judge = |at: usize, effort| {
+            if let Err(exhausted) = budget.check() {
+                return exhausted_at(0, exhausted);
+            }
             let scope = Scope { history, keyed, calls: &objects[at].calls, budget };
             self.judge.judge(scope, effort)
         };
@@ -175,6 +183,9 @@ impl Linearizable {
     }
 }
 
+/// Bytes a call takes when a history is split, as vectors grow.
+const BYTES_PER_CALL: u64 = 2 * size_of::<u32>() as u64;
+
 /// The answers for all objects.
 #[derive(Default)]
 struct Judgements {
@@ -184,6 +195,15 @@ struct Judgements {
     judged: Vec<Judged>,
     /// Calls that belong to no object.
     keyless: Vec<u32>,
+}
+
+impl Judgements {
+    /// The budget ran out before a single object was judged.
+    fn of_nothing(history: &History, exhausted: Exhausted) -> Self {
+        let calls = (0..history.calls().len() as u32).collect();
+        let objects = vec![Object { key: None, calls }];
+        Self { objects, judged: vec![exhausted_at(0, exhausted)], ..Self::default() }
+    }
 }
 
 impl Checker for Linearizable {

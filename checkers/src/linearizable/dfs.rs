@@ -405,9 +405,7 @@ impl<'a, A: Automaton, const N: usize> Search<'a, A, N> {
 
     /// Whether a configuration is new and worth looking at.
     fn remember(&mut self, event: u32, state: u32, mask: Mask<N>) -> Result<bool, GaveUp> {
-        self.memo
-            .insert(Spot { event, state, mask }, &self.optional)
-            .map_err(GaveUp::Budget)
+        self.memo.insert(Spot { event, state, mask }, &self.optional).map_err(GaveUp::Budget)
     }
 
     /// Takes the memory of what has grown since the last look at the clock.

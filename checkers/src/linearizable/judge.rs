@@ -6,16 +6,21 @@ use super::aspects::Shortcut;
 use super::automaton::{Automaton, Entry};
 use super::case::{Begin, Case, Kept, parse};
 use super::dfs::{Found, GaveUp, Limits, Searched, search};
+use super::memory::Reservation;
 use super::minimise::minimise;
 use super::model::{Malformed, Model};
 use super::models::Register;
+use super::naming::name;
 use super::portfolio::race;
-use super::register::{Compact, Proof, Renumbering, Zone, compact, load, prove, searchable, zone};
+use super::register::{
+    Compact, Pieces, Proof, RegisterCall, Registers, Renumbering, Zone, compact, load, prove,
+    searchable, zone,
+};
 use super::table::TableAutomaton;
 use super::verify::{Flaw, verify};
 use super::{NEVER, witness};
 use crate::parallel::in_parallel;
-use crate::{Anomaly, Budget};
+use crate::{Anomaly, Budget, Exhausted};
 
 /// What is judged.
 #[derive(Clone, Copy)]
@@ -66,18 +71,16 @@ pub(crate) trait Judge: Send + Sync {
     fn model_name(&self) -> &str;
     fn judge(&self, scope: Scope<'_>, effort: Effort) -> Judged;
 
-    /// Looks at all objects of a history at once, in the order of their first call, and says which
-    /// of them are fine without a search. `None` if it cannot tell.
-    fn screen(&self, _history: &History, _keyed: bool, _threads: usize) -> Option<Screened> {
-        None
+    /// Looks at all objects of a history at once and says how many there are, if all of them are
+    /// fine without a search. `None` if some may not be.
+    fn screen(
+        &self,
+        _history: &History,
+        _keyed: bool,
+        _budget: &Budget,
+    ) -> Result<Option<usize>, Exhausted> {
+        Ok(None)
     }
-}
-
-/// What is known of the objects of a history after a look at them.
-#[derive(Debug)]
-pub(crate) struct Screened {
-    /// Of each object, whether it is fine.
-    pub(crate) linearizable: Vec<bool>,
 }
 
 /// Limits of a quick search.
@@ -111,7 +114,7 @@ impl<M: Model> BySearch<M> {
             Shortcut::Illegal(name, calls) => {
                 let kept = calls.iter().map(|at| kept[*at].clone()).collect();
                 let case = Case { begin: Begin::Initially, until: NEVER, kept };
-                let judged = report(&self.model, scope, &case, name);
+                let judged = report(&self.model, scope, &case, Some(name));
                 // What does not hold is left to the search.
                 Some(judged).filter(|judged| matches!(judged, Judged::Violation(_)))
             }
@@ -125,10 +128,18 @@ impl<M: Model> Judge for BySearch<M> {
     }
 
     fn judge(&self, scope: Scope<'_>, effort: Effort) -> Judged {
+        let mut memory = Reservation::new(scope.budget);
+        let bytes = scope.calls.len() * size_of::<Kept<M::Op>>();
+        if let Err(exhausted) = memory.hold(bytes as u64) {
+            return exhausted_at(0, exhausted);
+        }
         let kept = match read(&self.model, scope) {
             Ok(kept) => kept,
             Err((call, malformed)) => return not_judged(scope, call, &malformed),
         };
+        if let Err(exhausted) = scope.budget.check() {
+            return exhausted_at(0, exhausted);
+        }
         if let Some(judged) = self.take_shortcut(scope, &kept) {
             return judged;
         }
@@ -156,38 +167,57 @@ impl Judge for ByZones {
         self.0.name()
     }
 
-    fn screen(&self, history: &History, keyed: bool, threads: usize) -> Option<Screened> {
-        let registers = load(history, keyed, self.0)?;
+    fn screen(
+        &self,
+        history: &History,
+        keyed: bool,
+        budget: &Budget,
+    ) -> Result<Option<usize>, Exhausted> {
+        let Some(registers) = load(history, keyed, self.0, budget)? else { return Ok(None) };
+        let Registers { pieces, memory } = registers;
+        let count = pieces.len();
         // Every thread takes a share and keeps one set of tables.
-        let share = registers.len().div_ceil(threads.max(1)).max(1);
-        let mut shares: Vec<Vec<_>> = Vec::new();
-        for register in registers {
+        let share = count.div_ceil(budget.threads).max(1);
+        let mut shares: Vec<Vec<Pieces>> = Vec::new();
+        for register in pieces {
             match shares.last_mut().filter(|last| last.len() < share) {
                 Some(last) => last.push(register),
                 None => shares.push(vec![register]),
             }
         }
-        let shares = in_parallel(threads, shares, |share| {
+        let fine = in_parallel(budget.threads, shares, |share| {
             let mut values = Renumbering::new();
-            let fine = |calls| zone(&values.dense(calls)) == Zone::Linearizable;
-            share.into_iter().map(fine).collect::<Vec<bool>>()
+            for pieces in share {
+                if zone(&values.dense(pieces), budget)? != Zone::Linearizable {
+                    return Ok(false);
+                }
+            }
+            Ok(true)
         });
-        Some(Screened { linearizable: shares.concat() })
+        drop(memory);
+        let fine: Vec<bool> = fine.into_iter().collect::<Result<_, Exhausted>>()?;
+        Ok(fine.iter().all(|fine| *fine).then_some(count))
     }
 
     fn judge(&self, scope: Scope<'_>, effort: Effort) -> Judged {
+        let mut memory = Reservation::new(scope.budget);
+        let bytes = scope.calls.len() * 2 * size_of::<RegisterCall>();
+        if let Err(exhausted) = memory.hold(bytes as u64) {
+            return exhausted_at(0, exhausted);
+        }
         let register = match compact(scope.history, scope.calls, scope.keyed, self.0) {
             Ok(register) => register,
             Err((call, malformed)) => return not_judged(scope, call, &malformed),
         };
-        match zone(&register) {
-            Zone::Linearizable => return Judged::Linearizable(Method::Direct),
-            Zone::Violation(violation) => {
+        match zone(&register, scope.budget) {
+            Err(exhausted) => return exhausted_at(0, exhausted),
+            Ok(Zone::Linearizable) => return Judged::Linearizable(Method::Direct),
+            Ok(Zone::Violation(violation)) => {
                 if let Some(proof) = prove(&register, &violation) {
                     return self.report(scope, &register, &proof);
                 }
             }
-            Zone::Undecided => {}
+            Ok(Zone::Undecided) => {}
         }
         let mut automaton = searchable(&register);
         let searched = match effort {
@@ -271,11 +301,16 @@ fn prove_illegal<M: Model>(
     reached: u32,
 ) -> Judged {
     let case = minimise(model, kept, reached, scope.budget);
-    report(model, scope, &case, "not-linearizable")
+    report(model, scope, &case, None)
 }
 
 /// A case without a legal order as a violation, if it is verified.
-fn report<M: Model>(model: &M, scope: Scope<'_>, case: &Case<M::Op>, name: &str) -> Judged {
+fn report<M: Model>(
+    model: &M,
+    scope: Scope<'_>,
+    case: &Case<M::Op>,
+    known: Option<&'static str>,
+) -> Judged {
     match verify(model, scope.history, scope.calls, scope.keyed, case, scope.budget) {
         Ok(refutation) => Judged::Violation(Box::new(witness::from_refutation(
             model,
@@ -283,10 +318,17 @@ fn report<M: Model>(model: &M, scope: Scope<'_>, case: &Case<M::Op>, name: &str)
             scope.keyed,
             case,
             &refutation,
-            name,
+            known.unwrap_or_else(|| name_of(model, scope, &case.kept[refutation.stuck])),
         ))),
         Err(flaw) => unverified(&flaw),
     }
+}
+
+/// What a violation is called in which a call got stuck.
+fn name_of<M: Model>(model: &M, scope: Scope<'_>, stuck: &Kept<M::Op>) -> &'static str {
+    let calls = read(model, scope).unwrap_or_default();
+    let whole = calls.iter().find(|kept| kept.call == stuck.call);
+    name(model, &calls, whole.unwrap_or(stuck))
 }
 
 /// A violation whose witness did not hold is none.
@@ -301,6 +343,11 @@ fn unverified(flaw: &Flaw) -> Judged {
         ),
     };
     Judged::Undecided { reached: 0, why, again: false }
+}
+
+/// Nothing is known from the time `reached` on.
+pub(crate) fn exhausted_at(reached: u32, exhausted: Exhausted) -> Judged {
+    Judged::Undecided { reached, why: exhausted.to_string(), again: false }
 }
 
 fn not_judged(scope: Scope<'_>, call: u32, malformed: &Malformed) -> Judged {

@@ -4,6 +4,7 @@ use super::NEVER;
 use super::automaton::{Automaton, Entry};
 use super::case::{Begin, Case, Kept};
 use super::dfs::{Found, GaveUp, Limits, search};
+use super::memory::Reservation;
 use super::model::Model;
 use super::table::TableAutomaton;
 use crate::Budget;
@@ -13,6 +14,9 @@ const NODES_PER_TRY: u64 = 200_000;
 
 /// How often all calls are gone through.
 const PASSES_MAX: usize = 4;
+
+/// Forms of a case that exist at the same time.
+const CASES: usize = 4;
 
 /// Events in the shortest window that is tried.
 const WINDOW_MIN: usize = 4;
@@ -26,6 +30,11 @@ pub(crate) fn minimise<M: Model>(
     reached: u32,
     budget: &Budget,
 ) -> Case<M::Op> {
+    let whole = |kept| Case { begin: Begin::Initially, until: NEVER, kept };
+    let mut memory = Reservation::new(budget);
+    if memory.hold((calls.len() * CASES * size_of::<Kept<M::Op>>()) as u64).is_err() {
+        return whole(calls);
+    }
     let mut automaton = TableAutomaton::new(model, &model.init());
     if let Some(anything) = model.anything() {
         automaton.begin_in(&anything);
@@ -36,7 +45,7 @@ pub(crate) fn minimise<M: Model>(
             automaton.kind(&relaxed);
         }
     }
-    let whole = Case { begin: Begin::Initially, until: NEVER, kept: calls };
+    let whole = whole(calls);
     let mut minimiser = Minimiser { model, automaton, budget, exhausted: false };
     let case = minimiser.cut_end(whole, reached);
     let case = minimiser.cut_begin(case);
@@ -51,9 +60,15 @@ struct Minimiser<'a, M: Model> {
 }
 
 impl<M: Model> Minimiser<'_, M> {
+    /// Whether nothing more can be tried.
+    fn is_exhausted(&mut self) -> bool {
+        self.exhausted |= self.budget.check().is_err();
+        self.exhausted
+    }
+
     /// Whether it is certain that a case has no legal order.
     fn is_illegal(&mut self, case: &Case<M::Op>) -> bool {
-        if self.exhausted {
+        if self.is_exhausted() {
             return false;
         }
         match case.begin {
@@ -250,7 +265,10 @@ impl<M: Model> Minimiser<'_, M> {
             let keep: Vec<bool> = case
                 .kept
                 .iter()
-                .map(|kept| !(kept.is_optional() && self.model.dispensable(&kept.op, &ops)))
+                .map(|kept| {
+                    let can_go = kept.is_optional() && !self.is_exhausted();
+                    !(can_go && self.model.dispensable(&kept.op, &ops))
+                })
                 .collect();
             let mut keep = keep.into_iter();
             case.kept.retain(|_| keep.next().unwrap_or(true));

@@ -21,6 +21,7 @@ mod memory;
 mod minimise;
 mod model;
 pub mod models;
+mod naming;
 mod object;
 mod planted;
 mod portfolio;

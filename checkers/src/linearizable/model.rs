@@ -72,6 +72,12 @@ pub trait Model: Send + Sync {
         false
     }
 
+    /// What it is called when two operations that need a state and leave it both happened, although
+    /// the object was in that state only once.
+    fn fork_name(&self) -> Option<&'static str> {
+        None
+    }
+
     /// A state that stands for any state: wherever some state allows an operation, this one does,
     /// and what it leads to again stands for (at least) the outcome. With it a witness can leave out
     /// the beginning of a history.

@@ -9,6 +9,7 @@ use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::NEVER;
 use super::case::{Begin, Case, Kept};
+use super::memory::Reservation;
 use super::model::{CallView, Model};
 use crate::{Budget, Exhausted};
 
@@ -37,6 +38,9 @@ pub(crate) struct Refutation<State> {
     /// Orders of calls that come this far, and the states they lead to; a few of them.
     pub(crate) dead_ends: Vec<(Vec<usize>, State)>,
 }
+
+/// How many calls are tried between looks at the clock.
+const CALLS_PER_LOOK: usize = 10_000;
 
 /// How many dead ends are kept.
 const DEAD_ENDS_MAX: usize = 4;
@@ -127,9 +131,17 @@ fn refute<M: Model>(
         vec![Node { from: None, event: 0, taken: vec![0; kept.len().div_ceil(64)], state: start }];
     let mut pending = vec![0];
     let mut furthest: (usize, Vec<usize>) = (0, Vec::new());
-    while let Some(at) = pending.pop() {
-        if nodes.len().is_multiple_of(256) {
+    let mut memory = Reservation::new(budget);
+    // A node, and what is remembered of it, each with a set of calls.
+    let set = size_of::<Vec<u64>>() + kept.len().div_ceil(64) * size_of::<u64>();
+    let node_bytes = 3 * (set + size_of::<Node<M::State>>());
+    let nodes_per_look = (CALLS_PER_LOOK / kept.len().max(1)).max(1);
+    let mut states = 0;
+    for visited in 0_usize.. {
+        let Some(at) = pending.pop() else { break };
+        if visited.is_multiple_of(nodes_per_look) {
             budget.check()?;
+            memory.hold((nodes.len() * node_bytes + states) as u64)?;
         }
         let has = |taken: &[u64], index: usize| taken[index / 64] >> (index % 64) & 1 == 1;
         let node = &nodes[at];
@@ -155,6 +167,7 @@ fn refute<M: Model>(
                 let mut taken = node.taken.clone();
                 taken[index / 64] |= 1 << (index % 64);
                 if seen.insert((event, taken.clone(), state.clone())) {
+                    states += 2 * model.bytes_inside(&state);
                     next.push(Node { from: Some((at, index)), event, taken, state });
                 }
             }

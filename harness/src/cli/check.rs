@@ -6,7 +6,9 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::anyhow;
-use deposed_checkers::{Analysis, Anomaly, Checker, Claims, MODELS, ModelOptions, Verdict, checker};
+use deposed_checkers::{
+    Analysis, Anomaly, Checker, Claims, MODELS, ModelOptions, Verdict, checker,
+};
 use deposed_core::{Node, System};
 use deposed_history::{Format, History, ReadOptions};
 use deposed_report::{Check, Ending, Plan, Results, check_line};

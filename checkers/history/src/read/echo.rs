@@ -28,15 +28,9 @@ pub(super) enum Echoed {
     /// Nothing that is worth it.
     Nothing,
     /// All of it, up to the byte `end`, where its bracket is.
-    Whole {
-        list: Cell,
-        end: usize,
-    },
+    Whole { list: Cell, end: usize },
     /// It begins with the one before; at the byte `end` an element is due.
-    Begins {
-        list: Growing,
-        end: usize,
-    },
+    Begins { list: Growing, end: usize },
 }
 
 impl Echo {

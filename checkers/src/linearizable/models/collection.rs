@@ -34,6 +34,17 @@ impl SetState {
     }
 }
 
+/// Bytes that an element takes.
+fn inside(value: &Value) -> usize {
+    let own = match value {
+        Value::Str(text) | Value::Keyword(text) => text.len(),
+        Value::List(items) => items.iter().map(inside).sum(),
+        Value::Map(pairs) => pairs.iter().map(|(k, v)| inside(k) + inside(v)).sum(),
+        _ => 0,
+    };
+    size_of::<Value>() + own
+}
+
 impl Model for Set {
     type State = SetState;
     type Op = SetOp;
@@ -75,6 +86,10 @@ impl Model for Set {
                 fits.then_some(read)
             }
         }
+    }
+
+    fn bytes_inside(&self, state: &SetState) -> usize {
+        state.elements.iter().map(|(key, v)| key.len() + 2 * inside(v) + 48).sum()
     }
 
     fn describe(&self, op: &SetOp) -> String {
@@ -191,6 +206,10 @@ impl Model for List {
         }
     }
 
+    fn bytes_inside(&self, state: &ListState) -> usize {
+        state.items.iter().map(inside).sum()
+    }
+
     fn describe(&self, op: &ListOp) -> String {
         match op {
             ListOp::Append(v) => format!("appended {v}"),
@@ -225,7 +244,11 @@ impl Model for List {
     /// Elements stay where they are.
     fn rules_out(&self, state: &ListState, op: &ListOp) -> bool {
         match op {
-            ListOp::Read(items) => state.whole && !items.starts_with(&state.items),
+            ListOp::Read(items) if state.whole => !items.starts_with(&state.items),
+            ListOp::Read(items) => {
+                let known = &state.items;
+                !known.is_empty() && !items.windows(known.len()).any(|some| some == known)
+            }
             ListOp::Append(_) => false,
         }
     }

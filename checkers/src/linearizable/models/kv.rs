@@ -78,6 +78,10 @@ impl Model for Kv {
         }
     }
 
+    fn bytes_inside(&self, state: &KvState) -> usize {
+        state.text.len()
+    }
+
     fn describe(&self, op: &KvOp) -> String {
         match op {
             KvOp::Get(v) => format!("got {v:?}"),
@@ -115,7 +119,8 @@ impl Model for Kv {
     /// Appends keep what is there.
     fn rules_out(&self, state: &KvState, op: &KvOp) -> bool {
         match op {
-            KvOp::Get(v) => state.whole && !v.starts_with(&*state.text),
+            KvOp::Get(v) if state.whole => !v.starts_with(&*state.text),
+            KvOp::Get(v) => !v.contains(&*state.text),
             _ => false,
         }
     }

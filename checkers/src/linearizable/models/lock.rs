@@ -73,6 +73,10 @@ impl Model for Mutex {
         true
     }
 
+    fn fork_name(&self) -> Option<&'static str> {
+        Some("held-twice")
+    }
+
     fn anything(&self) -> Option<Held> {
         Some(None)
     }
@@ -188,6 +192,10 @@ impl Model for Lock {
 
     fn is_exact(&self, _op: &LockOp) -> bool {
         !self.reentrant
+    }
+
+    fn fork_name(&self) -> Option<&'static str> {
+        Some("held-twice")
     }
 
     fn anything(&self) -> Option<LockState> {

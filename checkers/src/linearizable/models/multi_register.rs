@@ -98,6 +98,10 @@ impl Model for MultiRegister {
         Some(state)
     }
 
+    fn bytes_inside(&self, state: &MultiRegisterState) -> usize {
+        state.known.iter().map(|(key, _)| key.len() + size_of::<(String, Value)>() + 16).sum()
+    }
+
     fn describe(&self, op: &MultiRegisterOp) -> String {
         let parts: Vec<String> =
             op.0.iter()

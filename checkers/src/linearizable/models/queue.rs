@@ -76,6 +76,10 @@ impl Model for FifoQueue {
         Some(state)
     }
 
+    fn bytes_inside(&self, state: &QueueState) -> usize {
+        state.items.capacity() * size_of::<Value>()
+    }
+
     fn describe(&self, op: &QueueOp) -> String {
         match op {
             QueueOp::Enqueue(v) => format!("enqueued {v}"),

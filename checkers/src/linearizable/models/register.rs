@@ -124,6 +124,10 @@ impl Model for Register {
         !matches!(op, RegisterOp::Miss(_))
     }
 
+    fn fork_name(&self) -> Option<&'static str> {
+        Some("lost-update")
+    }
+
     fn anything(&self) -> Option<Option<Value>> {
         Some(None)
     }

@@ -1,11 +1,16 @@
 //! The calls on registers as numbers: values are interned, events are times.
 
+use std::sync::Mutex;
+
 use deposed_history::{Call, History, Outcome, PRECONDITION, Symbol, ValueRef, Word};
 use rustc_hash::FxHashMap;
 
 use crate::linearizable::NEVER;
+use crate::linearizable::memory::Reservation;
 use crate::linearizable::model::{CallView, Malformed, Model as _};
 use crate::linearizable::models::Register;
+use crate::parallel::in_parallel;
+use crate::{Budget, Exhausted};
 
 /// What a call does.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -76,7 +81,7 @@ pub(crate) fn compact(
     model: Register,
 ) -> Result<Compact, (u32, Malformed)> {
     let functions = Functions::of(history, model);
-    let mut raw = RawValues::default();
+    let raw = RawValues::default();
     let mut compact = Vec::with_capacity(calls.len());
     for &index in calls {
         let call = history.calls()[index as usize];
@@ -84,7 +89,7 @@ pub(crate) fn compact(
         let symbol = history.op(call.invoke).f_symbol();
         match functions.classify(history, symbol, call, || view.word(history)) {
             Said::Nothing => {}
-            Said::This(said) => compact.push(register_call(history, &mut raw, call, index, said)),
+            Said::This(said) => compact.push(register_call(history, &raw, call, index, said)),
             Said::Nonsense => {
                 // The model itself says best what is wrong with a call.
                 let why = model.parse(&view).err();
@@ -92,64 +97,125 @@ pub(crate) fn compact(
             }
         }
     }
-    Ok(Renumbering::new().dense(compact))
+    Ok(Renumbering::new().dense(vec![compact]))
 }
 
-/// All registers of a history, each under its own numbering of values yet to be made
-/// [dense](Renumbering::dense), in the order of their first call. One pass: histories of many keys
-/// are much larger than caches. `None` if some call does not fit.
-pub(crate) fn load(
+/// The calls on one register as they were found, piece by piece, under a numbering of values that is
+/// yet to be made [dense](Renumbering::dense).
+pub(crate) type Pieces = Vec<Vec<RegisterCall>>;
+
+/// All registers of a history.
+pub(crate) struct Registers<'b> {
+    /// In the order of their first call.
+    pub(crate) pieces: Vec<Pieces>,
+    /// Of all calls.
+    pub(crate) memory: Reservation<'b>,
+}
+
+/// Calls that are read without a look at the clock, or at what other threads do.
+const CALLS_PER_PIECE: usize = 1 << 16;
+
+/// Reads all registers of a history at once, on as many threads as the budget allows. One pass:
+/// histories of many keys are much larger than caches. `None` if some call does not fit.
+pub(crate) fn load<'b>(
     history: &History,
     keyed: bool,
     model: Register,
-) -> Option<Vec<Vec<RegisterCall>>> {
+    budget: &'b Budget,
+) -> Result<Option<Registers<'b>>, Exhausted> {
+    let calls = history.calls();
+    let mut memory = Reservation::new(budget);
+    memory.hold((calls.len() * size_of::<RegisterCall>()) as u64)?;
+    let raw = RawValues::default();
     let functions = Functions::of(history, model);
-    let mut raw = RawValues::default();
+    let loader = Loader { history, keyed, functions: &functions, raw: &raw };
+    let starts: Vec<usize> = (0..calls.len()).step_by(CALLS_PER_PIECE).collect();
+    let pieces = in_parallel(budget.threads, starts, |start| {
+        budget.check()?;
+        let end = (start + CALLS_PER_PIECE).min(calls.len());
+        Ok(loader.piece(start, &calls[start..end]))
+    });
     let mut keys = Keys::default();
-    let mut registers: Vec<Vec<RegisterCall>> = Vec::new();
+    let mut registers: Vec<Pieces> = Vec::new();
     if !keyed {
-        registers.push(Vec::with_capacity(history.calls().len()));
+        registers.push(Vec::with_capacity(pieces.len()));
     }
-    for (index, &call) in history.calls().iter().enumerate() {
-        let invoke = history.op(call.invoke);
-        let (at, argument) = if keyed {
-            let Some((key, argument)) = history.word_pair(invoke.word()) else {
-                // Without a key it must at least say nothing.
-                let silent = call.complete.is_none_or(|at| history.op(at).pair().is_none());
-                if call.outcome == Outcome::Fail && silent {
-                    continue;
-                }
-                return None;
-            };
-            let at = keys.number(history, key);
+    for piece in pieces {
+        let Some(piece) = piece? else { return Ok(None) };
+        for (key, calls) in piece {
+            let at = key.map_or(0, |key| keys.number(history, key));
             if at == registers.len() {
                 registers.push(Vec::new());
             }
-            (at, argument)
-        } else {
-            (0, invoke.word())
-        };
-        let value = || {
-            let result = call.complete.and_then(|at| {
-                let result = history.op(at).word();
-                if keyed { history.word_pair(result).map(|pair| pair.1) } else { Some(result) }
-            });
-            result.filter(|value| !value.is_nil()).unwrap_or(argument)
-        };
-        match functions.classify(history, invoke.f_symbol(), call, value) {
-            Said::Nothing => {}
-            Said::This(said) => {
-                registers[at].push(register_call(history, &mut raw, call, index as u32, said));
-            }
-            Said::Nonsense => return None,
+            registers[at].push(calls);
         }
     }
-    Some(registers)
+    Ok(Some(Registers { pieces: registers, memory }))
+}
+
+/// Reads pieces of a history.
+struct Loader<'a> {
+    history: &'a History,
+    keyed: bool,
+    functions: &'a Functions,
+    raw: &'a RawValues<'a>,
+}
+
+impl Loader<'_> {
+    /// Calls by their key, in the order of the keys' first call; `first` is the index of the first.
+    fn piece(
+        &self,
+        first: usize,
+        calls: &[Call],
+    ) -> Option<Vec<(Option<Word>, Vec<RegisterCall>)>> {
+        let Self { history, keyed, functions, raw } = *self;
+        let mut keys = Keys::default();
+        let mut registers: Vec<(Option<Word>, Vec<RegisterCall>)> = Vec::new();
+        if !keyed {
+            registers.push((None, Vec::with_capacity(calls.len())));
+        }
+        for (index, &call) in (first..).zip(calls) {
+            let invoke = history.op(call.invoke);
+            let (at, argument) = if keyed {
+                let Some((key, argument)) = history.word_pair(invoke.word()) else {
+                    // Without a key it must at least say nothing.
+                    let silent = call.complete.is_none_or(|at| history.op(at).pair().is_none());
+                    if call.outcome == Outcome::Fail && silent {
+                        continue;
+                    }
+                    return None;
+                };
+                let at = keys.number(history, key);
+                if at == registers.len() {
+                    registers.push((Some(key), Vec::new()));
+                }
+                (at, argument)
+            } else {
+                (0, invoke.word())
+            };
+            let value = || {
+                let result = call.complete.and_then(|at| {
+                    let result = history.op(at).word();
+                    if keyed { history.word_pair(result).map(|pair| pair.1) } else { Some(result) }
+                });
+                result.filter(|value| !value.is_nil()).unwrap_or(argument)
+            };
+            match functions.classify(history, invoke.f_symbol(), call, value) {
+                Said::Nothing => {}
+                Said::This(said) => {
+                    let said = register_call(history, raw, call, index as u32, said);
+                    registers[at].1.push(said);
+                }
+                Said::Nonsense => return None,
+            }
+        }
+        Some(registers)
+    }
 }
 
 fn register_call<'h>(
     history: &'h History,
-    raw: &mut RawValues<'h>,
+    raw: &RawValues<'h>,
     call: Call,
     index: u32,
     (f, a, b): (F, Option<Word>, Option<Word>),
@@ -158,7 +224,7 @@ fn register_call<'h>(
         (Outcome::Ok | Outcome::Fail, Some(position)) => position + 1,
         _ => NEVER,
     };
-    let mut number = |value: Option<Word>| value.map_or(0, |value| raw.number(history, value));
+    let number = |value: Option<Word>| value.map_or(0, |value| raw.number(history, value));
     let (a, b) = (number(a), number(b));
     // A cas to the same value, if it happened, only looked.
     let (f, b) = if f == F::Cas && a == b { (F::Read, 0) } else { (f, b) };
@@ -261,26 +327,36 @@ impl<'h> Keys<'h> {
     }
 }
 
-/// Values as sparse numbers: nil is 0, small whole numbers are themselves and one more, and the
-/// others are counted from [`OTHERS`] on.
+/// Values as sparse numbers: nil is 0, small whole numbers are themselves and one more, texts go by
+/// their symbols from [`TEXTS`] on, and the others are counted from [`OTHERS`] on. Threads share it.
 #[derive(Default)]
 struct RawValues<'h> {
-    others: FxHashMap<ValueRef<'h>, u32>,
+    others: Mutex<FxHashMap<ValueRef<'h>, u32>>,
 }
 
-const OTHERS: u32 = 1 << 31;
+const TEXTS: u32 = 1 << 31;
+const OTHERS: u32 = TEXTS + (1 << 30);
 
 impl<'h> RawValues<'h> {
     #[inline]
-    fn number(&mut self, history: &'h History, value: Word) -> u32 {
+    fn number(&self, history: &'h History, value: Word) -> u32 {
         match value.small_int() {
-            Some(n) if (0..i64::from(OTHERS) - 1).contains(&n) => n as u32 + 1,
+            Some(n) if (0..i64::from(TEXTS) - 1).contains(&n) => n as u32 + 1,
             _ if value.is_nil() => 0,
-            _ => {
-                let next = OTHERS + self.others.len() as u32;
-                *self.others.entry(history.view(value)).or_insert(next)
-            }
+            _ => self.other(history, value),
         }
+    }
+
+    fn other(&self, history: &'h History, value: Word) -> u32 {
+        if let Some(symbol) = value.symbol()
+            && symbol.index() < 1 << 29
+        {
+            return TEXTS + 2 * symbol.index() as u32 + u32::from(value.is_keyword());
+        }
+        // Which number a value gets depends on the threads; what it is made dense to does not.
+        let mut others = self.others.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        let next = OTHERS + others.len() as u32;
+        *others.entry(history.view(value)).or_insert(next)
     }
 }
 
@@ -299,7 +375,17 @@ impl Renumbering {
         Self { small: Vec::new(), small_max: 0, others: FxHashMap::default(), used: Vec::new() }
     }
 
-    pub(crate) fn dense(&mut self, mut calls: Vec<RegisterCall>) -> Compact {
+    /// The calls of one register in one piece.
+    pub(crate) fn dense(&mut self, pieces: Pieces) -> Compact {
+        let mut pieces = pieces.into_iter();
+        let mut calls = pieces.next().unwrap_or_default();
+        calls.reserve_exact(pieces.as_slice().iter().map(Vec::len).sum());
+        pieces.for_each(|piece| calls.extend_from_slice(&piece));
+        // As good as dense: no value is much greater than there are calls.
+        let raw_max = calls.iter().map(|call| call.a.max(call.b)).max().unwrap_or(0);
+        if (raw_max as usize) < 2 * calls.len() {
+            return Compact { calls, values: raw_max + 1 };
+        }
         let mut values = 1;
         // A table much larger than its register would be slower than hashing: it does not fit
         // into caches.

@@ -11,8 +11,8 @@
 
 use super::search::RegisterAutomaton;
 use super::{F, RegisterCall};
-use crate::linearizable::automaton::Automaton as _;
 use crate::linearizable::NEVER;
+use crate::linearizable::automaton::Automaton as _;
 use crate::linearizable::dfs::{Found, GaveUp, Limits, Pace, Searched};
 use crate::linearizable::mask::Mask;
 use crate::linearizable::memory::Reservation;
@@ -368,9 +368,9 @@ impl<'a, const N: usize> Frontier<'a, N> {
                 return None;
             }
         }
-        let twin = self.open[..at].iter().any(|other| {
-            self.timeline.same(*other, entry) && !from.done.has(self.slot(*other))
-        });
+        let twin = self.open[..at]
+            .iter()
+            .any(|other| self.timeline.same(*other, entry) && !from.done.has(self.slot(*other)));
         if twin || value != from.value && self.strands(from, entry) {
             return None;
         }
@@ -495,8 +495,7 @@ impl<'b, const N: usize> Layer<'b, N> {
                 return Ok(compared);
             }
         }
-        let removed =
-            self.configurations.retain(head, |old| !is_as_good(&new, old, &classes));
+        let removed = self.configurations.retain(head, |old| !is_as_good(&new, old, &classes));
         self.configurations.push(head, new)?;
         self.len = self.len + 1 - removed;
         Ok(compared * 2)

@@ -7,8 +7,8 @@ mod proof;
 mod search;
 mod zone;
 
-pub(crate) use compact::{Compact, Renumbering, compact, load};
-use compact::{F, RegisterCall};
+use compact::F;
+pub(crate) use compact::{Compact, Pieces, RegisterCall, Registers, Renumbering, compact, load};
 pub(crate) use frontier::frontier;
 pub(crate) use proof::{Conclusion, Proof, prove};
 pub(crate) use search::{RegisterAutomaton, searchable};

@@ -6,7 +6,9 @@
 
 use super::{Compact, F, RegisterCall};
 use crate::linearizable::NEVER;
+use crate::linearizable::memory::Reservation;
 use crate::linearizable::planted::{Bug, planted};
+use crate::{Budget, Exhausted};
 
 /// No call, no value.
 const NONE: u32 = u32::MAX;
@@ -70,15 +72,53 @@ struct Span {
     head: u32,
 }
 
+/// Bytes for each value and each call: [`Values`], and what is gathered on the way.
+const BYTES_PER_VALUE: usize =
+    (7 + TIMES_PER_SPAN) * size_of::<u32>() + 2 * size_of::<Bound>() + 3 * size_of::<Span>();
+const BYTES_PER_CALL: usize = size_of::<u32>();
+
 /// Judges the calls on one register.
-pub(crate) fn zone(register: &Compact) -> Zone {
-    let Some(mut values) = Values::assign(register) else { return Zone::Undecided };
-    match values.judge(register) {
-        Err(violation) => Zone::Violation(violation),
-        Ok(chains) if values.discharges_misses(register, &chains) => Zone::Linearizable,
-        Ok(_) => Zone::Undecided,
+pub(crate) fn zone(register: &Compact, budget: &Budget) -> Result<Zone, Exhausted> {
+    let mut memory = Reservation::new(budget);
+    let values = BYTES_PER_VALUE * register.values as usize;
+    memory.hold((values + BYTES_PER_CALL * register.calls.len()) as u64)?;
+    budget.check()?;
+    let Some(mut values) = Values::assign(register) else { return Ok(Zone::Undecided) };
+    budget.check()?;
+    if let Err(violation) = values.cluster(register) {
+        return Ok(Zone::Violation(violation));
     }
+    budget.check()?;
+    let chains = match values.chains() {
+        Ok(chains) => chains,
+        Err(violation) => return Ok(Zone::Violation(violation)),
+    };
+    budget.check()?;
+    Ok(match values.check_spans(&chains) {
+        Err(violation) => Zone::Violation(violation),
+        Ok(()) if values.discharges_misses(register, &chains) => Zone::Linearizable,
+        Ok(()) => Zone::Undecided,
+    })
 }
+
+/// In the order of the first returns, which are all different.
+fn by_first(mut spans: Vec<Span>) -> Vec<Span> {
+    let times = spans.iter().map(|span| span.first);
+    let (low, high) = (times.clone().min().unwrap_or(0), times.max().unwrap_or(0));
+    // Where times are close to each other, a table of them beats sorting.
+    if (high - low) as usize > TIMES_PER_SPAN * spans.len() {
+        spans.sort_unstable_by_key(|span| span.first);
+        return spans;
+    }
+    let mut at_time = vec![NONE; (high - low) as usize + 1];
+    for (at, span) in (0..).zip(&spans) {
+        at_time[(span.first - low) as usize] = at;
+    }
+    at_time.into_iter().filter(|at| *at != NONE).map(|at| spans[at as usize]).collect()
+}
+
+/// How long a table of times may be.
+const TIMES_PER_SPAN: usize = 8;
 
 impl Values {
     /// Finds the one writer of every value that matters, by lemma Z1: an optional call matters only
@@ -160,14 +200,6 @@ impl Values {
                 self.previous[call.b as usize] = call.a;
             }
         }
-    }
-
-    /// Lemmas Z2 to Z4. Yields the spans of the chains.
-    fn judge(&mut self, register: &Compact) -> Result<Vec<Span>, Violation> {
-        self.cluster(register)?;
-        let chains = self.chains()?;
-        self.check_spans(&chains)?;
-        Ok(chains)
     }
 
     /// Gathers each value's writer and readers, and links values by cas (lemma Z2).
@@ -265,8 +297,8 @@ impl Values {
 
     /// Lemma Z4: forward chains are disjoint, and no backward chain lies inside a forward one.
     fn check_spans(&self, chains: &[Span]) -> Result<(), Violation> {
-        let mut forward: Vec<Span> = chains.iter().copied().filter(|s| s.first < s.last).collect();
-        forward.sort_unstable_by_key(|span| span.first);
+        let forward =
+            by_first(chains.iter().copied().filter(|span| span.first < span.last).collect());
         for pair in forward.windows(2) {
             if pair[1].first < pair[0].last && !planted(Bug::ForwardOverlapIgnored) {
                 return Err(Violation::Overlap { one: pair[0].head, other: pair[1].head });

@@ -6,7 +6,7 @@ use super::oracle::{End, Random, Spec, fuzz};
 use crate::{Checker, Linearizable, ModelKind};
 use deposed_history::Value;
 
-fn product(kind: ModelKind) -> Vec<(&'static str, Box<dyn Checker>)> {
+pub(super) fn product(kind: ModelKind) -> Vec<(&'static str, Box<dyn Checker>)> {
     vec![("product", Box::new(Linearizable::new(kind)) as Box<dyn Checker>)]
 }
 
@@ -116,10 +116,10 @@ fn small_kv_agrees_with_brute_force() {
 }
 
 /// Registers that are read and written together.
-struct MultiSpec;
+pub(super) struct MultiSpec;
 
 #[derive(Debug, Clone)]
-struct Txn(Vec<(bool, usize, Option<i64>)>);
+pub(super) struct Txn(pub(super) Vec<(bool, usize, Option<i64>)>);
 
 impl Spec for MultiSpec {
     type Op = Txn;
@@ -187,20 +187,20 @@ fn multi_registers_agree_with_brute_force() {
 
 /// Everything that is acquired and released.
 #[derive(Clone, Copy, PartialEq)]
-enum Kind {
+pub(super) enum Kind {
     Mutex,
     Lock,
     Reentrant,
     Semaphore,
 }
 
-struct HoldSpec(Kind);
+pub(super) struct HoldSpec(pub(super) Kind);
 
 #[derive(Debug, Clone)]
-struct Hold {
-    acquire: bool,
-    count: u32,
-    owner: u32,
+pub(super) struct Hold {
+    pub(super) acquire: bool,
+    pub(super) count: u32,
+    pub(super) owner: u32,
 }
 
 impl Spec for HoldSpec {
@@ -361,12 +361,12 @@ fn small_queues_agree_with_brute_force() {
 }
 
 /// A set that is read as a whole.
-struct SetSpec {
-    unique: bool,
+pub(super) struct SetSpec {
+    pub(super) unique: bool,
 }
 
 #[derive(Debug, Clone)]
-enum SetOp {
+pub(super) enum SetOp {
     Add(i64),
     Read(BTreeSet<i64>),
 }
@@ -436,12 +436,12 @@ fn small_sets_agree_with_brute_force() {
 }
 
 /// A list that is read as a whole.
-struct ListSpec {
-    unique: bool,
+pub(super) struct ListSpec {
+    pub(super) unique: bool,
 }
 
 #[derive(Debug, Clone)]
-enum ListOp {
+pub(super) enum ListOp {
     Append(i64),
     Read(Vec<i64>),
 }
@@ -511,12 +511,12 @@ fn small_lists_agree_with_brute_force() {
 }
 
 /// A number that goes up, or up and down.
-struct CounterSpec {
-    down: bool,
+pub(super) struct CounterSpec {
+    pub(super) down: bool,
 }
 
 #[derive(Debug, Clone)]
-enum CounterOp {
+pub(super) enum CounterOp {
     Add(i64),
     Read(i64),
 }

@@ -112,7 +112,7 @@ fn a_long_history_is_cut_down() {
     assert_eq!(analysis.anomalies[0].witness, [800, 802]);
     assert_eq!(
         say(&analysis),
-        "not-linearizable: process 1 read 2, which no order of 2 calls allows\n\
+        "stale-read: process 1 read 2, which no order of 2 calls allows\n\
          Let T1 = process 0 wrote 1 (ops 800 to 801).\n\
          Let T2 = process 1 read 2 (ops 802 to 803).\n\
          Whatever happened before, and whatever the state was then:\n\
@@ -120,6 +120,42 @@ fn a_long_history_is_cut_down() {
          After T1 the value is 1, so T2 cannot have happened yet.\n\
          No order lets T2 happen before it returned, and yet process 1 read 2: a contradiction."
     );
+}
+
+/// Violations that a search found have the names of the field where these fit for certain.
+#[test]
+fn what_a_search_found_is_named() {
+    let name = |kind, text: &str| judge(kind, text).anomalies[0].name.clone();
+    let cas = |text: &str| name(ModelKind::CasRegister, text);
+    // Values that are written twice keep the zones out.
+    let twice = "0 invoke write 1\n0 ok write 1\n0 invoke write 2\n0 ok write 2\n\
+                 0 invoke write 1\n0 ok write 1\n0 invoke write 2\n0 ok write 2\n";
+    assert_eq!(cas(&format!("{twice}1 invoke read\n1 ok read 1")), "stale-read");
+    assert_eq!(cas(&format!("{twice}1 invoke read\n1 ok read 3")), "read-of-unwritten-value");
+    assert_eq!(
+        cas(&format!("{twice}1 invoke read\n1 ok read 3\n0 invoke write 3\n0 ok write 3")),
+        "future-read"
+    );
+    assert_eq!(cas(&format!("{twice}1 invoke read\n1 ok read nil")), "stale-read");
+    // An open write of the value may yet have come in between.
+    let open = format!("2 invoke write 1\n{twice}1 invoke read\n1 ok read 1\n");
+    assert_eq!(
+        cas(&format!("{open}1 invoke read\n1 ok read 2\n1 invoke read\n1 ok read 1")),
+        "not-linearizable"
+    );
+    assert_eq!(
+        cas(&format!(
+            "{twice}0 invoke write 5\n0 ok write 5\n1 invoke cas 5>6\n2 invoke cas 5>7\n\
+             1 ok cas 5>6\n2 ok cas 5>7"
+        )),
+        "lost-update"
+    );
+    let held = "0 invoke acquire\n0 ok acquire\n1 invoke acquire\n1 ok acquire\n";
+    assert_eq!(name(ModelKind::Mutex, held), "held-twice");
+    let missing = "0 invoke add 1\n0 ok add 1\n1 invoke read\n1 ok read 0>2";
+    assert_eq!(name(ModelKind::Set, missing), "stale-read");
+    let missing = "0 invoke append 1\n0 ok append 1\n1 invoke read\n1 ok read 2>3";
+    assert_eq!(name(ModelKind::List, missing), "stale-read");
 }
 
 /// Nothing that succeeded is nothing judged; an unknown function is named.
