@@ -217,7 +217,10 @@ fn make(series: &Series, calls: usize, path: &Path) -> Outcome<()> {
             let history = registers(Shape { calls, processes, keys, values, cas, info }, 42);
             jsonl::write(&mut out, &history)?;
         }
-        Make::ListAppend => transactions::write(&mut out, "list-append", calls as u64)?,
+        Make::ListAppend => {
+            let [_, _, list_append, _] = transactions::KINDS;
+            transactions::write(&mut out, list_append, calls as u64)?;
+        }
     }
     Ok(out.flush()?)
 }

@@ -75,9 +75,9 @@ pub(crate) fn registers(shape: Shape, seed: u64) -> History {
                 _ => Value::List(vec![nil(call.from), nil(call.to)]),
             };
             let value = if keyed { Value::pair(Value::Int(call.key as i64), value) } else { value };
-            time += 1000;
             let op = Op::new(kind, Process::Client(id), call.f, value);
-            builder.push(&Op { time, ..op });
+            builder.push(&Op { index: time / 1000, time, ..op });
+            time += 1000;
         };
         if !loose.is_empty() && random.below(50) == 0 {
             let mut call = loose.swap_remove(0);
