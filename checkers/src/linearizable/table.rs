@@ -137,14 +137,27 @@ impl<M: Model> Automaton for TableAutomaton<'_, M> {
     }
 
     fn bytes(&self) -> u64 {
-        // Every state is kept twice, and what a table keeps takes about half as much room again.
-        let steps = size_of::<((u32, u32), u32)>() + size_of::<u32>();
-        let tables = self.steps.capacity() * steps + self.ruled_out.capacity() * steps;
-        let states = self.states.by_number.len() * size_of::<(M::State, u32)>() * 3;
-        (tables + states) as u64 + 2 * self.inside
+        let step = size_of::<((u32, u32), u32)>() + 1;
+        let steps = with_growth(self.steps.len(), self.steps.capacity(), step);
+        let out = with_growth(self.ruled_out.len(), self.ruled_out.capacity(), step);
+        // Every state is kept twice.
+        let Numbering { by_number, numbers } = &self.states;
+        let state = size_of::<M::State>();
+        let list = with_growth(by_number.len(), by_number.capacity(), state);
+        let number = size_of::<(M::State, u32)>() + 1;
+        let known = with_growth(numbers.len(), numbers.capacity(), number);
+        (steps + out + list + known) as u64 + 2 * self.inside
     }
 
     fn known_states(&self) -> usize {
         self.known_states
     }
+}
+
+/// Bytes of a table whose entries take so many each: of the next, twice as large, too if it will be
+/// needed soon, because then both exist side by side.
+const fn with_growth(len: usize, capacity: usize, entry: usize) -> usize {
+    // Tables are seven eighths full at most.
+    let bytes = capacity * entry / 7 * 8;
+    if len + capacity / 16 < capacity { bytes } else { 3 * bytes }
 }
