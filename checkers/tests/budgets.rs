@@ -189,13 +189,13 @@ fn output_does_not_depend_on_chance() {
         info: 20,
     };
     for (shape, wrong) in
-        [(few(2_000, 15, 0), false), (few(2_000, 15, 0), true), (few(4_000, 10, 8), true)]
+        [(few(1_000, 15, 0), false), (few(800, 12, 0), true), (few(2_400, 10, 4), true)]
     {
         let mut ops: Vec<Op> = registers(shape, 3).ops().map(|op| op.to_op()).collect();
         if wrong {
             let read = |op: &&mut Op| op.kind == OpType::Ok && &*op.f == "read";
             let keyed = shape.keys > 0;
-            for op in ops.iter_mut().filter(read).skip(300).step_by(2) {
+            for op in ops.iter_mut().filter(read).skip(60).step_by(2) {
                 let value = Value::Int(1 + (op.index as i64) % 5);
                 op.value = match &op.value {
                     Value::List(pair) if keyed => Value::List(vec![pair[0].clone(), value]),
