@@ -99,7 +99,7 @@ impl Model for MultiRegister {
     }
 
     fn bytes_inside(&self, state: &MultiRegisterState) -> usize {
-        state.known.iter().map(|(key, _)| key.len() + size_of::<(String, Value)>() + 16).sum()
+        state.known.keys().map(|key| key.len() + size_of::<(String, Value)>() + 16).sum()
     }
 
     fn describe(&self, op: &MultiRegisterOp) -> String {
