@@ -25,6 +25,18 @@ pub struct Stopped {
     processes: Vec<Process>,
 }
 
+/// Stops processes, and waits until they stand still.
+pub(crate) fn stop(processes: &[Process]) -> Result<()> {
+    processes.iter().try_for_each(|process| process.signal(Signal::SIGSTOP))?;
+    // A thread in the kernel stops only when it leaves it. Who does not in time is seen to run.
+    let patience = Instant::now() + SETTLE_MAX;
+    let runs = |process: &Process| process.look() == Look::Running;
+    while processes.iter().any(runs) && Instant::now() < patience {
+        std::thread::sleep(SETTLE_EVERY);
+    }
+    Ok(())
+}
+
 impl Primitive for Stop {
     type Undo = Stopped;
 
@@ -34,14 +46,7 @@ impl Primitive for Stop {
     }
 
     fn apply(&self, undo: &Stopped) -> Result<()> {
-        undo.processes.iter().try_for_each(|process| process.signal(Signal::SIGSTOP))?;
-        // A thread in the kernel stops only when it leaves it. Who does not in time is seen to run.
-        let patience = Instant::now() + SETTLE_MAX;
-        let runs = |process: &Process| process.look() == Look::Running;
-        while undo.processes.iter().any(runs) && Instant::now() < patience {
-            std::thread::sleep(SETTLE_EVERY);
-        }
-        Ok(())
+        stop(&undo.processes)
     }
 
     fn prove(&self, _undo: &Stopped) -> Result<Sight> {

@@ -112,7 +112,7 @@ impl FileSystem {
     }
 
     /// A process other than `known` that uses it, by pid.
-    pub(super) fn stranger(&self, known: &[u32]) -> Option<u32> {
+    pub(super) fn stranger(&self, known: impl Fn(u32) -> bool) -> Option<u32> {
         let own = fs::metadata(&self.point).ok()?.dev();
         let on_it = |path: PathBuf| fs::metadata(path).is_ok_and(|found| found.dev() == own);
         let uses = |pid: &u32| {
@@ -124,7 +124,8 @@ impl FileSystem {
         };
         let entries = fs::read_dir("/proc").ok()?.flatten();
         let pids = entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
-        pids.filter(|pid| !known.contains(pid)).find(uses)
+        // Known is looked up after the use was seen: what was begun meanwhile is nobody's stranger.
+        pids.filter(uses).find(|pid| !known(*pid))
     }
 
     /// Cuts it off: nothing that was not written to the device will be, and every use of it fails.

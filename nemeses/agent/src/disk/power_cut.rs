@@ -21,6 +21,7 @@ use serde_json::json;
 
 use super::filesystem::FileSystem;
 use crate::clock::scope;
+use crate::stop::stop;
 use crate::tool::Tool;
 use crate::{Failure, Home, Look, Primitive, Process, Result, Sight};
 
@@ -144,9 +145,12 @@ impl Primitive for PowerCut {
         }
         // The store may have begun others since somebody looked.
         let sessions = self.processes.iter().filter_map(|process| scope::session_of(*process));
-        let members = scope::members(&sessions.collect());
-        let known: Vec<u32> = members.iter().map(|member| member.process.pid).collect();
-        if let Some(pid) = file_system.stranger(&known) {
+        let sessions = sessions.collect();
+        let known = |pid| {
+            let gone = Process::of(pid).is_none();
+            gone || scope::members(&sessions).iter().any(|member| member.process.pid == pid)
+        };
+        if let Some(pid) = file_system.stranger(known) {
             let name = fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default();
             return Err(refused(format!("{} (pid {pid}) uses the same disk", name.trim())));
         }
@@ -156,6 +160,8 @@ impl Primitive for PowerCut {
     fn apply(&self, undo: &Cut) -> Result<()> {
         write(&undo.synced(), b"synced", true).map_err(undo.failed("write to"))?;
         write(&undo.unsynced(), &vec![0x55; UNSYNCED], false).map_err(undo.failed("write to"))?;
+        // With the power everything ends at once. A store that ran on would see its disk fail first.
+        stop(&self.processes)?;
         undo.file_system.shut_down().map_err(undo.failed("shut down"))?;
         undo.remount()
     }
@@ -203,6 +209,8 @@ impl Primitive for PowerCut {
                 _ => {}
             }
         }
+        // It stands still where the cut failed half-way.
+        undo.processes.iter().try_for_each(|process| process.signal(Signal::SIGCONT))?;
         let Some(script) = &undo.start else { return Ok(()) };
         // The keeper is spared when memory is short; what it starts is not to be.
         let script = format!("echo 0 >/proc/self/oom_score_adj 2>/dev/null\n{script}");
