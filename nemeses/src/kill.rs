@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use deposed_agent::Spec;
+use deposed_agent::{Sight, Spec};
 use deposed_core::{Choice, Effect, Evidence, FaultContext, FaultError, Nemesis};
 use rand_chacha::ChaCha8Rng;
 use serde_json::json;
@@ -131,23 +131,8 @@ impl Nemesis for Kill {
         choice: &Choice,
         name: &str,
     ) -> Result<Evidence, FaultError> {
-        let mut late = Vec::new();
-        let mut starting = JoinSet::new();
-        // A node that does not answer must not keep the others down.
-        for (node, undone) in self.agents.undo(name, &choice.nodes).await {
-            if let Err(error) = undone {
-                late.push(format!("{node}: {error}"));
-                continue;
-            }
-            let cx = cx.clone();
-            starting.spawn(async move { start(&cx, &node).await.map_err(|e| (node, e)) });
-        }
-        while let Some(started) = starting.join_next().await {
-            if let Err((node, error)) = started.expect("starting a store does not panic") {
-                late.push(format!("{node}: {error}"));
-            }
-        }
-        late.sort();
+        let undone = self.agents.undo(name, &choice.nodes).await;
+        let late = start_undone(cx, undone).await;
         let (effect, summary) = if late.is_empty() {
             self.claims.release(&choice.nodes);
             (Effect::Proven, format!("started again and ready on {}", choice.nodes.join(" ")))
@@ -156,6 +141,32 @@ impl Nemesis for Kill {
         };
         Ok(Evidence { effect, summary, figures: serde_json::Value::Null })
     }
+}
+
+/// Starts the store on every node where its fault was undone, and waits until it is ready there. Says
+/// what does not work yet, node by node.
+pub(crate) async fn start_undone(
+    cx: &FaultContext,
+    undone: BTreeMap<String, Result<Sight, FaultError>>,
+) -> Vec<String> {
+    let mut late = Vec::new();
+    let mut starting = JoinSet::new();
+    // A node that does not answer must not keep the others down.
+    for (node, undone) in undone {
+        if let Err(error) = undone {
+            late.push(format!("{node}: {error}"));
+            continue;
+        }
+        let cx = cx.clone();
+        starting.spawn(async move { start(&cx, &node).await.map_err(|e| (node, e)) });
+    }
+    while let Some(started) = starting.join_next().await {
+        if let Err((node, error)) = started.expect("starting a store does not panic") {
+            late.push(format!("{node}: {error}"));
+        }
+    }
+    late.sort();
+    late
 }
 
 /// Starts the store on a node and waits until it is ready.

@@ -3,6 +3,7 @@
 mod agents;
 mod claims;
 mod clock;
+mod disk_full;
 mod fanout;
 mod firewall;
 mod grudge;

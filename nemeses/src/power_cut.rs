@@ -11,11 +11,10 @@ use deposed_agent::disk::PowerCut as Cut;
 use deposed_agent::{Sight, Spec};
 use deposed_core::{Choice, Effect, Evidence, FaultContext, FaultError, Nemesis};
 use rand_chacha::ChaCha8Rng;
-use tokio::task::JoinSet;
 
 use crate::agents::Agents;
 use crate::claims::Claims;
-use crate::kill::start;
+use crate::kill::start_undone;
 use crate::processes::{self, Look, Prey, Standstill};
 use crate::target::Target;
 
@@ -32,6 +31,19 @@ impl PowerCut {
     }
 }
 
+/// Refuses a system that does not.
+pub(crate) fn says_where_its_data_is(cx: &FaultContext) -> Result<(), FaultError> {
+    let control = processes::control(cx)?;
+    match cx.cluster.nodes().find(|node| control.data(node).is_none()) {
+        Some(node) => Err(FaultError::Unsupported(format!(
+            "{} does not say where its data is on {}; that disk cannot be hurt",
+            cx.system.name(),
+            node.name
+        ))),
+        None => Ok(()),
+    }
+}
+
 #[async_trait]
 impl Nemesis for PowerCut {
     fn fault(&self) -> &str {
@@ -39,15 +51,7 @@ impl Nemesis for PowerCut {
     }
 
     async fn prepare(&mut self, cx: &FaultContext) -> Result<(), FaultError> {
-        let control = processes::control(cx)?;
-        if let Some(node) = cx.cluster.nodes().find(|node| control.data(node).is_none()) {
-            let reason = format!(
-                "{} does not say where its data is on {}; power cannot be cut from that",
-                cx.system.name(),
-                node.name
-            );
-            return Err(FaultError::Unsupported(reason));
-        }
+        says_where_its_data_is(cx)?;
         self.agents.start(&cx.cluster).await
     }
 
@@ -119,23 +123,8 @@ impl Nemesis for PowerCut {
         choice: &Choice,
         name: &str,
     ) -> Result<Evidence, FaultError> {
-        let mut late = Vec::new();
-        let mut starting = JoinSet::new();
-        // A node that does not answer must not keep the others down.
-        for (node, undone) in self.agents.undo(name, &choice.nodes).await {
-            if let Err(error) = undone {
-                late.push(format!("{node}: {error}"));
-                continue;
-            }
-            let cx = cx.clone();
-            starting.spawn(async move { start(&cx, &node).await.map_err(|e| (node, e)) });
-        }
-        while let Some(started) = starting.join_next().await {
-            if let Err((node, error)) = started.expect("starting a store does not panic") {
-                late.push(format!("{node}: {error}"));
-            }
-        }
-        late.sort();
+        let undone = self.agents.undo(name, &choice.nodes).await;
+        let late = start_undone(cx, undone).await;
         let nodes = choice.nodes.join(" ");
         let (effect, summary) = if late.is_empty() {
             self.claims.release(&choice.nodes);

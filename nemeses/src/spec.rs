@@ -7,6 +7,7 @@ use deposed_core::{Nemesis, System};
 use crate::agents::Agents;
 use crate::claims::Claims;
 use crate::clock::Clock;
+use crate::disk_full::DiskFull;
 use crate::grudge::Shape;
 use crate::kill::Kill;
 use crate::mistake::{Mistake, suggest};
@@ -36,7 +37,7 @@ pub struct Kind {
 type Make = fn(Option<&str>, &[String], &Claims, &Agents) -> Result<Box<dyn Nemesis>, Mistake>;
 
 /// Every fault there is. A new one is a line here and a file of its own.
-pub static KINDS: [Kind; 11] = [
+pub static KINDS: [Kind; 12] = [
     links(
         "partition",
         "cut the network between nodes, or a port alone (partition:one@tcp/2380)",
@@ -106,6 +107,9 @@ pub static KINDS: [Kind; 11] = [
             Ok(Box::new(PowerCut::new(target(arg, nodes)?, claims.clone(), agents.clone())))
         },
     ),
+    store("disk-full", "leave no room on the store's disk", |arg, nodes, claims, agents| {
+        Ok(Box::new(DiskFull::new(target(arg, nodes)?, claims.clone(), agents.clone())))
+    }),
 ];
 
 /// A fault of the links between nodes.
@@ -308,7 +312,8 @@ mod tests {
         assert_eq!(
             problems("weather", 3),
             ["`weather`: no such fault; known are partition, reject, flap, kill, \
-             restart, pause, freeze, slow, clock, packets, power-cut"]
+             restart, pause, freeze, slow, clock, packets, power-cut, \
+             disk-full"]
         );
     }
 

@@ -232,7 +232,11 @@ impl Holder {
         let own =
             Process::of(std::process::id()).map(|process| serde_json::json!(process).to_string());
         let part = self.file.with_extension("holder-part");
-        fs::write(&part, own.unwrap_or_default())
+        // Records of faults that survive a reboot are elsewhere: this folder may be missing.
+        self.file
+            .parent()
+            .map_or(Ok(()), fs::create_dir_all)
+            .and_then(|()| fs::write(&part, own.unwrap_or_default()))
             .and_then(|()| fs::rename(&part, &self.file))
             .map_err(|error| Failure::new(format!("write {}", self.file.display()), error))
     }

@@ -95,6 +95,8 @@ primitives! {
     Nfqueue(crate::nfqueue::Nfqueue),
     /// The power of a disk is cut, and its store is down until it is undone.
     PowerCut(crate::disk::PowerCut),
+    /// A disk is full.
+    DiskFull(crate::disk::DiskFull),
 }
 
 fn mismatch() -> crate::Failure {

@@ -10,7 +10,7 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
-use deposed_agent::disk::PowerCut;
+use deposed_agent::disk::{DiskFull, PowerCut};
 use deposed_agent::{Process, Spec};
 use node::{Node, until};
 use tempfile::TempDir;
@@ -137,4 +137,25 @@ fn disks_of_others_are_refused() {
     assert!(refusal.reason.contains("one of its own"), "{refusal}");
     assert!(store.lives());
     machine.sh("for p in /proc/[0-9]*; do [ \"$(readlink $p/cwd)\" = \"$PWD/data\" ] && kill -9 ${p#/proc/}; done");
+}
+
+/// A full disk takes nothing more, not even what is freed; and it has its room again.
+#[test]
+fn a_full_disk_takes_nothing() {
+    let machine = Machine::new();
+    machine.sh("dd if=/dev/zero of=data/old bs=1M count=8 conv=fsync");
+    let mut node = machine.agent();
+    let write = "dd if=/dev/zero of=data/new bs=64k count=4 conv=fsync 2>&1; rm -f data/new";
+    let data = machine.path().join("data");
+    let start = Some(format!("echo started >>{}/log", machine.path().display()));
+    let seen = node.apply(Spec::DiskFull(DiskFull { data, start }));
+    assert!(seen.summary.contains("MiB taken, no room"), "{}", seen.summary);
+    assert!(machine.sh(write).contains("No space left"));
+    machine.sh("rm data/old; sync data");
+    until("what was freed is taken", || machine.sh(write).contains("No space left"));
+    assert!(node.prove().holds);
+    assert_eq!(machine.sh("cat log 2>/dev/null"), "");
+    node.undo();
+    assert!(!machine.sh(write).contains("No space left"));
+    assert_eq!(machine.sh("cat log; ls -A data | grep -v lost+found"), "started");
 }

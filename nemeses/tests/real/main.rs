@@ -6,6 +6,7 @@ mod agents;
 mod clock;
 mod lanes;
 mod namespaces;
+mod packets;
 mod partition;
 mod processes;
 mod store;

@@ -1,0 +1,47 @@
+//! Bad links, as pings see them, and who is believed.
+
+use crate::namespaces::Namespaces;
+use crate::{NAME, assert_doubted, assert_proven, hurt, nemesis, store};
+
+/// How long a ping from a node to another takes on average, in milliseconds, as a program sees it.
+fn ping(net: &Namespaces, from: usize, to: usize) -> f64 {
+    let ping = format!("timeout 10 ping -U -n -q -c 10 -i 0.05 10.99.0.{to}");
+    let said = net.node(from).sh(&ping);
+    let times = said.lines().find(|line| line.starts_with("rtt")).expect("something came back");
+    times.split('/').nth(4).unwrap().parse().unwrap()
+}
+
+/// A link is slow in one direction; other links are not; and it is quick again.
+#[tokio::test]
+async fn a_link_is_slow_and_others_are_not() {
+    let net = Namespaces::new(3);
+    let cx = store::running(&net).await;
+    let mut packets = nemesis("packets:delay=80ms:n1..n2", &cx).await;
+    let (choice, seen) = hurt(&mut *packets, &cx, NAME).await;
+    assert_eq!(choice.nodes, ["n1", "n2"]);
+    assert_proven(&seen);
+    assert!(seen.summary.contains("packets held for 8"), "{}", seen.summary);
+    assert!(seen.figures["n2"]["from"]["10.99.0.1"]["passed"].as_u64().unwrap() >= 8);
+    assert!(seen.figures.get("n1").is_none(), "the other direction is left alone");
+    // There and back again, of which one way is slow.
+    let slow = ping(&net, 1, 2);
+    assert!((75.0..300.0).contains(&slow), "{slow} ms");
+    assert!(ping(&net, 1, 3) < 40.0);
+    assert_proven(&packets.heal(&cx, &choice, NAME).await.unwrap());
+    assert!(ping(&net, 1, 2) < 40.0);
+}
+
+/// Rules that somebody removed hold no packets, whatever was counted before.
+#[tokio::test]
+async fn links_somebody_mended_are_not_believed() {
+    let net = Namespaces::new(2);
+    let cx = store::running(&net).await;
+    let mut packets = nemesis("packets:delay=60ms:n1", &cx).await;
+    let (choice, seen) = hurt(&mut *packets, &cx, NAME).await;
+    assert_proven(&seen);
+    net.everywhere("iptables -t mangle -F DEPOSED-QUEUE; ip6tables -t mangle -F DEPOSED-QUEUE");
+    let seen = packets.evidence(&cx, &choice, NAME).await.unwrap();
+    assert_doubted(&seen, "has no rule of ours");
+    assert_doubted(&seen, "a ping from n1 to n2 took");
+    assert_proven(&packets.heal(&cx, &choice, NAME).await.unwrap());
+}
