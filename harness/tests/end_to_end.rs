@@ -192,8 +192,9 @@ fn a_lease_outlives_a_clock_that_is_set_back() {
     let binary = env!("CARGO_BIN_EXE_deposed");
     let exec = format!("lab exec --name {name} --");
     bench.run(&format!("lab up --nodes 3 --for etcd --name {name}")).ends_with(0);
+    // It brings etcd and the agent to the nodes; what it finds is no matter.
     let words = "--time 4s --faults clock:jump=1s:n1 --keep always --output plain";
-    bench.run(&format!("{exec} {binary} run etcd {words}")).ends_with(0);
+    bench.run(&format!("{exec} {binary} run etcd {words}")).says(&["left running"]);
     // etcd's own JSON gateway, spoken to by what every machine has.
     let post = |node: u8, path: &str, body: Value| -> Value {
         let (body, host) = (body.to_string(), format!("10.73.0.{node}"));
