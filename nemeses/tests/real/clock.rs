@@ -50,8 +50,11 @@ async fn a_store_that_was_started_anew_is_not_moved() {
     let (choice, seen) = hurt(&mut *clock, &cx, NAME).await;
     assert_proven(&seen);
     net.node(1).sh("kill -s KILL -- -$(cat /run/store.pid)");
-    let store = store::Store::default();
-    store.start(&net.cluster, &**net.cluster.remotes().first().unwrap()).await.unwrap();
+    let (store, remote) = (store::Store::default(), &net.cluster.remotes()[0]);
+    store.start(&net.cluster, &**remote).await.unwrap();
+    while store.processes(&**remote).await.unwrap().is_empty() {
+        tokio::time::sleep(std::time::Duration::from_millis(20)).await;
+    }
     assert_doubted(&clock.evidence(&cx, &choice, NAME).await.unwrap(), "sees the true time");
     assert_proven(&clock.heal(&cx, &choice, NAME).await.unwrap());
 }

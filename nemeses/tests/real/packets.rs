@@ -3,12 +3,13 @@
 use crate::namespaces::Namespaces;
 use crate::{NAME, assert_doubted, assert_proven, hurt, nemesis, store};
 
-/// How long a ping from a node to another takes on average, in milliseconds, as a program sees it.
+/// How long a ping from a node to another takes at least, in milliseconds, as a program sees it.
 fn ping(net: &Namespaces, from: usize, to: usize) -> f64 {
     let ping = format!("timeout 10 ping -U -n -q -c 10 -i 0.05 10.99.0.{to}");
     let said = net.node(from).sh(&ping);
     let times = said.lines().find(|line| line.starts_with("rtt")).expect("something came back");
-    times.split('/').nth(4).unwrap().parse().unwrap()
+    let least = times.split('/').nth(3).unwrap();
+    least.trim_start_matches("mdev = ").parse().unwrap()
 }
 
 /// A link is slow in one direction; other links are not; and it is quick again.
@@ -20,12 +21,14 @@ async fn a_link_is_slow_and_others_are_not() {
     let (choice, seen) = hurt(&mut *packets, &cx, NAME).await;
     assert_eq!(choice.nodes, ["n1", "n2"]);
     assert_proven(&seen);
-    assert!(seen.summary.contains("packets held for 8"), "{}", seen.summary);
-    assert!(seen.figures["n2"]["from"]["10.99.0.1"]["passed"].as_u64().unwrap() >= 8);
+    assert!(seen.summary.contains("packets held for"), "{}", seen.summary);
+    let counts = &seen.figures["n2"]["from"]["10.99.0.1"];
+    let (passed, held) = (counts["passed"].as_u64().unwrap(), counts["held_ns"].as_u64().unwrap());
+    assert!(passed >= 5 && held / passed >= 80_000_000, "{counts}");
     assert!(seen.figures.get("n1").is_none(), "the other direction is left alone");
     // There and back again, of which one way is slow.
     let slow = ping(&net, 1, 2);
-    assert!((75.0..300.0).contains(&slow), "{slow} ms");
+    assert!(slow >= 79.0, "{slow} ms");
     assert!(ping(&net, 1, 3) < 40.0);
     assert_proven(&packets.heal(&cx, &choice, NAME).await.unwrap());
     assert!(ping(&net, 1, 2) < 40.0);
