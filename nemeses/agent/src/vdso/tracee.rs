@@ -13,11 +13,11 @@ use super::ptrace::{self, Tid, Wait};
 
 /// How long a thread may take to stop. One that waits for a disk stops only after that, and one
 /// that waits for a child to begin a program only then.
-const STOP_WITHIN: Duration = Duration::from_millis(500);
+const STOP_WITHIN: Duration = Duration::from_secs(2);
 
 /// How long a thread may take for what it does for us: a few microseconds of work on a machine
 /// that may be busy.
-const WORK_WITHIN: Duration = Duration::from_secs(2);
+const WORK_WITHIN: Duration = Duration::from_secs(4);
 
 /// Signals that tell of what the thread itself does; those must get through.
 const SYNCHRONOUS: [i32; 6] =
