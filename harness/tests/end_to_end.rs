@@ -262,13 +262,13 @@ fn reads_that_may_be_old_are_found_out() {
 fn protections_are_measured_and_compared_with_what_is_expected() {
     let bench = Bench::new();
     bench
-        .run("protections --only volume-token-pause --only mistake-last-token --seconds 12")
+        .run("protections --only locks-token-pause --only mistake-last-token --seconds 8")
         .ends_with(0)
         .says(&["held", "broke", "stale-token-accepted", "all as expected"]);
     let tables = bench.results().join("protections");
     let table = std::fs::read_dir(tables).unwrap().next().unwrap().unwrap().path();
     let page = std::fs::read_to_string(table.join("protections.html")).unwrap();
-    let link = page.split("href=\"").find(|part| part.starts_with("volume-token-pause/")).unwrap();
+    let link = page.split("href=\"").find(|part| part.starts_with("locks-token-pause/")).unwrap();
     let report = table.join(link.split('"').next().unwrap());
     assert!(report.is_file(), "{}", report.display());
     bench.run("protections --only nosuchcell").ends_with(4).says(&["nosuchcell", "--list"]);
