@@ -101,7 +101,7 @@ pub(crate) fn anomaly(name: &str) -> Option<&'static str> {
             "Tokens do not tell who came later, so that nothing that compares them can keep the \
              earlier one out."
         }
-        "mutual-exclusion" | "lease-overlap" => {
+        "mutual-exclusion" | "lease-overlap" | "held-twice" => {
             "Two held the lock at once, each believing that it was alone."
         }
         "dual-leader" | "dual-leader-effect" => {
