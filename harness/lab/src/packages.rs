@@ -103,6 +103,8 @@ pub fn lab_requirements(spec: &LabSpec) -> Vec<Requirement> {
         Requirement::new("ip", "iproute2"),
         Requirement::new("iptables", "iptables"),
         Requirement::new("mkfs.ext4", "e2fsprogs"),
+        // By which nodes see how links between them are.
+        Requirement::new("ping", "iputils-ping"),
     ];
     if !spec.logins.is_empty() {
         requirements.push(Requirement::new("useradd", "passwd"));
