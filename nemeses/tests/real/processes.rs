@@ -160,15 +160,19 @@ async fn freeze_holds_against_signals() {
     let mut freeze = nemesis("freeze:all", &cx).await;
     let (choice, seen) = hurt(&mut *freeze, &cx, NAME).await;
     assert_proven(&seen);
+    tokio::time::sleep(Duration::from_millis(500)).await;
+    let seen = freeze.evidence(&cx, &choice, NAME).await.unwrap();
+    assert_proven(&seen);
+    assert!(seen.summary.contains("frozen on n1 n2 for"), "{}", seen.summary);
+    // The kernel may wake a process for a signal and freeze it again at once, which it counts as a
+    // switch: so it is counted from after that.
     net.everywhere("kill -s CONT -- -$(cat /run/store.pid)");
+    tokio::time::sleep(Duration::from_millis(100)).await;
     let before = [switches(net.node(1)), switches(net.node(2))];
     tokio::time::sleep(Duration::from_millis(500)).await;
     assert_eq!([switches(net.node(1)), switches(net.node(2))], before);
     let states = net.everywhere(STATES);
     assert!(states.iter().all(|states| !states.contains('T')), "{states:?}");
-    let seen = freeze.evidence(&cx, &choice, NAME).await.unwrap();
-    assert_proven(&seen);
-    assert!(seen.summary.contains("frozen on n1 n2 for"), "{}", seen.summary);
     assert_proven(&freeze.heal(&cx, &choice, NAME).await.unwrap());
     tokio::time::sleep(Duration::from_millis(500)).await;
     assert!(switches(net.node(1)) > before[0] && switches(net.node(2)) > before[1]);
