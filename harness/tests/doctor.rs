@@ -10,6 +10,7 @@ use sshd::Sshd;
 
 /// The doctor makes a firewall chain: the test runs itself again in a network of its own.
 fn in_a_network_of_its_own(test: &str) {
+    sshd::install();
     let status = std::process::Command::new("unshare")
         .args([
             "--net",

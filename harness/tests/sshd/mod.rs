@@ -10,6 +10,7 @@ use std::sync::Once;
 use std::time::{Duration, Instant};
 
 use deposed::inventory::{HostKeyPolicy, NodeSpec};
+use deposed_lab::packages::{self, Install, Requirement};
 
 /// The password of [`Sshd::USER`].
 pub(crate) const PASSWORD: &str = "correct horse";
@@ -129,34 +130,20 @@ impl Drop for Sshd {
     }
 }
 
-/// Installs what the tests need, once, saying so.
-fn install() {
+/// Installs what the tests need, once, saying so. Whoever leaves the machine's network calls it before.
+pub(crate) fn install() {
     static INSTALL: Once = Once::new();
     INSTALL.call_once(|| {
         let needed = [
-            ("/usr/sbin/sshd", "openssh-server"),
-            ("/usr/bin/sudo", "sudo"),
-            ("/usr/bin/openssl", "openssl"),
-            ("/usr/sbin/iptables", "iptables"),
-            ("/usr/sbin/ip", "iproute2"),
-            ("/usr/bin/ps", "procps"),
+            Requirement::new("sshd", "openssh-server"),
+            Requirement::new("sudo", "sudo"),
+            Requirement::new("openssl", "openssl"),
+            Requirement::new("iptables", "iptables"),
+            Requirement::new("ip", "iproute2"),
+            Requirement::new("ping", "iputils-ping"),
+            Requirement::new("ps", "procps"),
         ];
-        let missing: Vec<&str> = needed
-            .iter()
-            .filter(|(file, _)| !Path::new(file).exists())
-            .map(|(_, package)| *package)
-            .collect();
-        if !missing.is_empty() {
-            println!("installing {}", missing.join(" "));
-            let status = Command::new("apt-get")
-                .args(["install", "-y", "--no-install-recommends"])
-                .args(&missing)
-                .env("DEBIAN_FRONTEND", "noninteractive")
-                .stdout(Stdio::null())
-                .status()
-                .unwrap();
-            assert!(status.success(), "apt-get install {}", missing.join(" "));
-        }
+        packages::ensure(&needed, Install::Yes, None, &mut |line| println!("{line}")).unwrap();
         std::fs::create_dir_all("/run/sshd").unwrap();
     });
 }
