@@ -229,6 +229,10 @@ impl Nemesis for Clock {
         Ok(choice)
     }
 
+    async fn repeat(&mut self, cx: &FaultContext, earlier: &Choice) -> Result<Choice, FaultError> {
+        processes::repeat(cx, earlier, &self.claims).await
+    }
+
     /// The nodes' own journals know it: a cell of shared memory, and who has it mapped.
     fn undo(&self, _cx: &FaultContext, _choice: &Choice) -> Vec<(String, String)> {
         Vec::new()

@@ -67,6 +67,10 @@ impl Nemesis for DiskFull {
         processes::choose(cx, self.target.as_ref(), &self.claims, rng).await
     }
 
+    async fn repeat(&mut self, cx: &FaultContext, earlier: &Choice) -> Result<Choice, FaultError> {
+        processes::repeat(cx, earlier, &self.claims).await
+    }
+
     /// The nodes' own journals know what takes the room.
     fn undo(&self, _cx: &FaultContext, _choice: &Choice) -> Vec<(String, String)> {
         Vec::new()

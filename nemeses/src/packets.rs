@@ -356,6 +356,10 @@ impl Nemesis for Packets {
         Ok(Choice { nodes: nodes.into_iter().collect(), what: json!(bad) })
     }
 
+    async fn repeat(&mut self, _cx: &FaultContext, earlier: &Choice) -> Result<Choice, FaultError> {
+        Ok(earlier.clone())
+    }
+
     /// The nodes' own journals know it.
     fn undo(&self, _cx: &FaultContext, _choice: &Choice) -> Vec<(String, String)> {
         Vec::new()

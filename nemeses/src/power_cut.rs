@@ -63,6 +63,10 @@ impl Nemesis for PowerCut {
         processes::choose(cx, self.target.as_ref(), &self.claims, rng).await
     }
 
+    async fn repeat(&mut self, cx: &FaultContext, earlier: &Choice) -> Result<Choice, FaultError> {
+        processes::repeat(cx, earlier, &self.claims).await
+    }
+
     /// The nodes' own journals know what to mount and to start.
     fn undo(&self, _cx: &FaultContext, _choice: &Choice) -> Vec<(String, String)> {
         Vec::new()

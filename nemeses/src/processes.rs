@@ -89,7 +89,7 @@ pub(crate) async fn choose(
     Ok(Choice { nodes, what: json!(Prey { target: target.word(), processes }) })
 }
 
-/// Chooses the nodes of an earlier choice, and what runs there now.
+/// Chooses the nodes of an earlier choice, with all it says but what ran there: that is looked up.
 pub(crate) async fn repeat(
     cx: &FaultContext,
     earlier: &Choice,
@@ -97,9 +97,10 @@ pub(crate) async fn repeat(
 ) -> Result<Choice, FaultError> {
     let target = Target::Nodes(earlier.nodes.clone());
     // Named nodes leave nothing to the seed.
-    let mut choice = choose(cx, Some(&target), claims, &mut ChaCha8Rng::seed_from_u64(0)).await?;
-    choice.what["target"] = earlier.what["target"].clone();
-    Ok(choice)
+    let now = choose(cx, Some(&target), claims, &mut ChaCha8Rng::seed_from_u64(0)).await?;
+    let mut what = earlier.what.clone();
+    what["processes"] = now.what["processes"].clone();
+    Ok(Choice { nodes: now.nodes, what })
 }
 
 /// What runs on each of some nodes; nodes where nothing does are absent.

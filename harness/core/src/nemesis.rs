@@ -88,10 +88,9 @@ pub trait Nemesis: Send {
     ) -> Result<Choice, FaultError>;
 
     /// Chooses what an earlier injection chose, for a run that repeats another. The nodes are the
-    /// same; what was only true then, such as process ids, is looked up anew.
-    async fn repeat(&mut self, _cx: &FaultContext, earlier: &Choice) -> Result<Choice, FaultError> {
-        Ok(earlier.clone())
-    }
+    /// same; what was only true then, such as process ids, is looked up anew, and what a choice takes
+    /// for itself is taken.
+    async fn repeat(&mut self, cx: &FaultContext, earlier: &Choice) -> Result<Choice, FaultError>;
 
     /// How to undo `choice`: idempotent shell scripts, by node. Recorded before the fault is
     /// applied, so that it can be undone without this process.
