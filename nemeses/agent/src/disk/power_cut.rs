@@ -147,8 +147,9 @@ impl Primitive for PowerCut {
         let sessions = self.processes.iter().filter_map(|process| scope::session_of(*process));
         let sessions = sessions.collect();
         let known = |pid| {
-            let gone = Process::of(pid).is_none();
-            gone || scope::members(&sessions).iter().any(|member| member.process.pid == pid)
+            let is_member = |member: &scope::Member| member.process.pid == pid;
+            // What ended before the members were looked at is not among them, so it is asked last.
+            scope::members(&sessions).iter().any(is_member) || Process::of(pid).is_none()
         };
         if let Some(pid) = file_system.stranger(known) {
             let name = fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default();
