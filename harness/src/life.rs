@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use deposed_checkers::Verdict;
-use deposed_core::{FaultContext, System};
+use deposed_core::{Client, ClientError, ClientFactory, FaultContext, Node, System};
 use deposed_history::Header;
 use deposed_nemeses::{
     Injection, Injections, Journal, LaneOptions, LaneSpec, heal_all, heal_run, lanes,
@@ -231,6 +231,12 @@ async fn perform(
             .map_err(|error| infrastructure(&error))?,
         repeat: resolved.repeat.clone(),
     };
+    let clients: Arc<dyn ClientFactory> = if settings.clients_on_nodes {
+        let made = system.clients_on_nodes(&rig.cluster).await;
+        Arc::from(made.map_err(|error| infrastructure(&error))?)
+    } else {
+        Arc::new(Clients(Arc::clone(system)))
+    };
     let cx = FaultContext { cluster: rig.cluster.clone(), system: Arc::clone(system) };
     let lanes =
         lanes(&resolved.lanes, &cx, &options).await.map_err(|error| infrastructure(&error))?;
@@ -247,7 +253,7 @@ async fn perform(
             }
         })),
         final_generator: generators.last,
-        clients: Arc::new(Clients(Arc::clone(system))),
+        clients,
         concurrency: workload_options.concurrency,
         nodes,
         rate: settings.rate,
@@ -279,12 +285,8 @@ async fn perform(
 struct Clients(Arc<dyn System>);
 
 #[async_trait::async_trait]
-impl deposed_core::ClientFactory for Clients {
-    async fn connect(
-        &self,
-        node: &deposed_core::Node,
-        process: u32,
-    ) -> Result<Box<dyn deposed_core::Client>, deposed_core::ClientError> {
+impl ClientFactory for Clients {
+    async fn connect(&self, node: &Node, process: u32) -> Result<Box<dyn Client>, ClientError> {
         self.0.clients().connect(node, process).await
     }
 }

@@ -42,6 +42,8 @@ pub struct Settings {
     pub timing: Timing,
     /// Logical clients; `None`: three for each node.
     pub concurrency: Option<usize>,
+    /// Whether clients run on the nodes they speak to.
+    pub clients_on_nodes: bool,
     /// Operations a second over all clients; `None`: as fast as they are answered.
     pub rate: Option<f64>,
     /// How long clients and faults are active.
@@ -75,6 +77,7 @@ impl Settings {
             required: BTreeMap::new(),
             timing: Timing::default(),
             concurrency: None,
+            clients_on_nodes: false,
             rate: Some(300.0),
             time_limit: Duration::from_secs(60),
             op_deadline: RunSpec::OP_DEADLINE,
@@ -120,6 +123,7 @@ impl Settings {
             }
         }
         settings.concurrency = Some(plan.load.concurrency as usize);
+        settings.clients_on_nodes = plan.load.on_nodes;
         settings.rate = plan.load.rate;
         settings.time_limit = Duration::from_millis(plan.limits.time_ms);
         settings.op_deadline = Duration::from_millis(plan.limits.op_ms);
@@ -146,7 +150,12 @@ impl Settings {
 
     /// What the system is to know.
     pub fn system_options(&self, install: bool) -> SystemOptions {
-        SystemOptions { set: self.system_options.clone(), op_limit: self.op_deadline, install }
+        SystemOptions {
+            set: self.system_options.clone(),
+            op_limit: self.op_deadline,
+            install,
+            clients_on_nodes: self.clients_on_nodes,
+        }
     }
 
     /// The plan of a run with these settings.
@@ -199,7 +208,11 @@ impl Settings {
                     })
                     .collect(),
             },
-            load: Load { concurrency: self.clients(of.nodes.len()) as u32, rate: self.rate },
+            load: Load {
+                concurrency: self.clients(of.nodes.len()) as u32,
+                on_nodes: self.clients_on_nodes,
+                rate: self.rate,
+            },
             limits: Limits {
                 time_ms: millis(self.time_limit),
                 op_ms: millis(self.op_deadline),
@@ -264,6 +277,7 @@ mod tests {
         settings.system_options.insert("read".into(), "any".into());
         settings.values = Some(5);
         settings.concurrency = Some(12);
+        settings.clients_on_nodes = true;
         settings.faults = "kill:all,pause".into();
         settings.required.insert("pause".into(), 3);
         settings.schedule = Some("/runs/3eb8da/schedule.jsonl".into());

@@ -129,10 +129,15 @@ fn signal(child: &Child, name: &str) {
 
 /// Waits for something, at most half a minute.
 #[track_caller]
-fn until(what: &str, mut happens: impl FnMut() -> bool) {
-    let end = Instant::now() + Duration::from_secs(30);
+fn until(what: &str, happens: impl FnMut() -> bool) {
+    within(Duration::from_secs(30), what, happens);
+}
+
+#[track_caller]
+fn within(limit: Duration, what: &str, mut happens: impl FnMut() -> bool) {
+    let end = Instant::now() + limit;
     while !happens() {
-        assert!(Instant::now() < end, "{what} did not happen within half a minute");
+        assert!(Instant::now() < end, "{what} did not happen within {limit:?}");
         std::thread::sleep(Duration::from_millis(20));
     }
 }
@@ -245,6 +250,32 @@ fn a_lease_outlives_a_clock_that_is_set_back() {
     ask(&[json!({ "do": "undo", "name": "clock-1" }), json!({ "do": "renew", "ttl_ms": 0 })]);
     until("the end of the lease", || !there());
     bench.run(&format!("lab down --name {name}")).ends_with(0);
+}
+
+/// Clients on nodes are there: in another network than the controller, one for each process.
+#[test]
+fn clients_run_on_the_nodes_they_speak_to() {
+    let bench = Bench::new();
+    let words = "run etcd --lab-nodes 3 --clients on-nodes --time 6s --faults partition:one";
+    let mut run = bench.deposed(words).stdout(Stdio::null()).spawn().unwrap();
+    let network = |pid: u32| std::fs::read_link(format!("/proc/{pid}/ns/net")).ok();
+    let is_client = |pid: &u32| {
+        let words = std::fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+        words.starts_with(b"/var/lib/deposed-agent/client\0client\0")
+    };
+    let mut networks = std::collections::BTreeSet::new();
+    // Each node is sent a program of as much as 150 MB.
+    within(Duration::from_secs(120), "a client on each node", || {
+        let entries = std::fs::read_dir("/proc").unwrap().flatten();
+        let pids = entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
+        networks.extend(pids.filter(is_client).filter_map(network));
+        networks.len() == 3
+    });
+    assert!(!networks.contains(&network(run.id()).unwrap()));
+    assert_eq!(run.wait().unwrap().code(), Some(0));
+    assert_eq!(bench.json("plan.json")["load"]["on_nodes"], true);
+    let done = &bench.json("results.json")["checks"];
+    assert!(done.to_string().contains("a legal order exists"), "{done}");
 }
 
 #[test]

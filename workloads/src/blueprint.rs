@@ -72,6 +72,7 @@ pub(crate) struct ClientPlan {
     pub(crate) endpoint: Option<String>,
     pub(crate) settings: BTreeMap<String, String>,
     pub(crate) run: Vec<String>,
+    pub(crate) on_nodes: Vec<String>,
 }
 
 /// Renders one node's part; what is wrong goes to `mistakes`, and stands as empty text.
@@ -190,6 +191,7 @@ fn client(section: &ClientSection, pen: &mut Pen<'_, '_>) -> ClientPlan {
             })
             .collect(),
         run: pen.all("client.run", &section.run),
+        on_nodes: pen.all("client.on_nodes", &section.on_nodes),
     }
 }
 

@@ -53,6 +53,12 @@ impl Daemon {
         format!("PATH=$PATH:/usr/local/sbin:/usr/sbin:/sbin\n{variables}{FUNCTIONS}\n{body}\n")
     }
 
+    /// Where client programs on its node write for people.
+    pub(crate) fn log_of_clients(&self) -> String {
+        let folder = self.log_file.rsplit_once('/').map_or("", |(folder, _)| folder);
+        format!("{folder}/clients.log")
+    }
+
     /// Starts it on the data there is. Does nothing if it runs.
     pub(crate) async fn start(&self, remote: &dyn Remote) -> Result<(), RemoteError> {
         remote.run(Command::new(self.script(START)).idempotent()).await.map(drop)

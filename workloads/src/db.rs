@@ -10,7 +10,7 @@ use deposed_core::{
 use tokio::time::{Instant, sleep, timeout};
 
 use crate::blueprint::{Blueprint, PrimariesBy, Readiness};
-use crate::daemon::{Daemon, START};
+use crate::daemon::{Daemon, START, quote};
 use crate::system::{DescribedSystem, NodePart};
 
 /// A stop command may take this long before what is left is killed.
@@ -105,8 +105,9 @@ impl Db for DescribedSystem {
         let blueprint = &self.part_of(remote)?.blueprint;
         self.check_ports(cluster, remote, blueprint).await?;
         let prepare = blueprint.daemon.script(&format!(
-            "set -e\nrm -f -- \"$log_file\" {}\nlog=${{log_file%/*}}\nmkdir -p \"$data\" \"$log\"\n\
+            "set -e\nrm -f -- \"$log_file\" {} {}\nlog=${{log_file%/*}}\nmkdir -p \"$data\" \"$log\"\n\
              [ -z \"$user\" ] || chown \"$user:\" \"$data\" \"$log\"",
+            quote(&blueprint.daemon.log_of_clients()),
             blueprint.logs.join(" ")
         ));
         let prepared = remote.run(Command::new(prepare).idempotent()).await;
@@ -162,7 +163,8 @@ impl Db for DescribedSystem {
     async fn log_files(&self, remote: &dyn Remote) -> Result<Vec<LogFile>, SystemError> {
         let blueprint = &self.part_of(remote)?.blueprint;
         let script = blueprint.daemon.script(&format!(
-            "for file in \"$log_file\" {}; do [ -f \"$file\" ] && echo \"$file\"; done; true",
+            "for file in \"$log_file\" {} {}; do [ -f \"$file\" ] && echo \"$file\"; done; true",
+            quote(&blueprint.daemon.log_of_clients()),
             blueprint.logs.join(" ")
         ));
         let found = remote.run(Command::new(script).idempotent()).await;

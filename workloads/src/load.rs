@@ -13,6 +13,8 @@ use crate::blueprint::{self, Blueprint, PrimariesBy, Readiness};
 use crate::endpoint::{ClientKind, Endpoint, EndpointPlan};
 use crate::guarantees;
 use crate::mistakes::Mistakes;
+use crate::on_nodes::OnNode;
+use crate::program::{Hello, PROTOCOL};
 use crate::registry::{BUNDLED, CLIENT_KINDS};
 use crate::stdio::StdioEndpoint;
 use crate::system::{DescribedSystem, NodePart, SystemOption, SystemSummary};
@@ -28,11 +30,18 @@ pub struct SystemOptions {
     pub op_limit: Duration,
     /// Whether missing packages may be installed on nodes.
     pub install: bool,
+    /// Whether clients run on the nodes they speak to.
+    pub clients_on_nodes: bool,
 }
 
 impl Default for SystemOptions {
     fn default() -> Self {
-        Self { set: BTreeMap::new(), op_limit: Duration::from_secs(5), install: true }
+        Self {
+            set: BTreeMap::new(),
+            op_limit: Duration::from_secs(5),
+            install: true,
+            clients_on_nodes: false,
+        }
     }
 }
 
@@ -133,6 +142,11 @@ fn build(
         }
     }
     let chosen = choose_options(&file, &options.set, &mut mistakes);
+    let client = file.client.get_ref();
+    if options.clients_on_nodes && client.kind.is_none() && client.on_nodes.is_empty() {
+        let why = "`--clients on-nodes` needs `on_nodes`, the command that runs it on a node";
+        mistakes.at(file.client.span().start, "client", why);
+    }
     let kind = client_kind(&file, &mut mistakes);
     let mut parts = Vec::with_capacity(nodes.len());
     for index in 0..nodes.len() {
@@ -144,7 +158,8 @@ fn build(
         };
         if let Some(endpoint) = endpoint {
             check_probes(&file, &blueprint, &*endpoint, &mut mistakes);
-            parts.push(NodePart { blueprint, endpoint });
+            let on_node = on_node(&file, &blueprint, nodes, options);
+            parts.push(NodePart { blueprint, endpoint, on_node });
         }
     }
     let guarantees = guarantees::render(&file, nodes, &chosen, &mut mistakes);
@@ -229,6 +244,34 @@ fn client_kind(file: &SystemFile, mistakes: &mut Mistakes<'_>) -> Option<&'stati
             None
         }
     }
+}
+
+/// How clients are made on a node; none if the file does not say.
+fn on_node(
+    file: &SystemFile,
+    blueprint: &Blueprint,
+    nodes: &[Node],
+    options: &SystemOptions,
+) -> Option<OnNode> {
+    let (section, client) = (file.client.get_ref(), &blueprint.client);
+    let op_limit = section.op_limit.map_or(options.op_limit, |limit| limit.0);
+    let script = match &section.kind {
+        Some(kind) => {
+            let addr = client.endpoint.as_deref()?.parse().ok()?;
+            let plan = EndpointPlan { addr, settings: BTreeMap::new(), op_limit };
+            OnNode::built_in(kind.get_ref(), &plan)
+        }
+        None if client.on_nodes.is_empty() => return None,
+        None => OnNode::program(&client.on_nodes, &blueprint.daemon.log_of_clients()),
+    };
+    let hello = Hello {
+        hello: PROTOCOL,
+        node: blueprint.node.clone(),
+        nodes: nodes.to_vec(),
+        process: 0,
+        settings: client.settings.clone(),
+    };
+    Some(OnNode { script, hello, op_limit })
 }
 
 fn builtin_endpoint(

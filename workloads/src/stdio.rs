@@ -1,21 +1,4 @@
-//! Clients that are programs of the user's, in any language.
-//!
-//! One child for each process, run on the controller. Protocol 1: one JSON object a line on
-//! standard input and output, one operation at a time; standard error is the log.
-//!
-//! ```text
-//! → {"hello":1,"node":{"name":"n1","addr":"10.0.0.1"},"nodes":[…],"process":3,"settings":{…}}
-//! ← {"hello":1,"supports":["read","write","cas"]}
-//! → {"id":1,"f":"write","value":["k1",3]}        ← {"id":1,"type":"ok"}
-//! → {"id":2,"f":"read","value":["k1",null]}      ← {"id":2,"type":"ok","value":["k1",3]}
-//! → {"id":3,"f":"cas","value":["k1",[3,4]]}      ← {"id":3,"type":"fail","error":"precondition"}
-//!                                                ← {"id":3,"type":"info","error":"timeout"}
-//! ```
-//!
-//! `fail` says that it certainly did not happen, and the error `precondition` that the store found
-//! the comparison false; anything doubtful is `info`. A child that exits, stays silent past its
-//! limit, answers with anything else or with a wrong id leaves its operation indeterminate and is
-//! killed. End of standard input means: close.
+//! Client programs that run on the controller, a child for each process; see [`crate::program`].
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -23,18 +6,14 @@ use std::process::Stdio;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use deposed_core::{Client, ClientError, Invocation, Node, OpSet};
-use deposed_history::{PRECONDITION, Value};
-use serde::{Deserialize, Serialize};
+use deposed_core::{Client, ClientError, Node, OpSet};
 use tokio::io::{AsyncBufReadExt, AsyncRead, AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::process::{Child, ChildStdin, ChildStdout, Command};
 use tokio::time::timeout;
 
 use crate::endpoint::Endpoint;
-use crate::json;
+use crate::program::{Hello, PROTOCOL, Program, ProgramClient};
 
-/// The version of the protocol.
-const PROTOCOL: u32 = 1;
 /// How long a child may take to say hello: interpreters start slowly on busy machines.
 const HELLO_LIMIT: Duration = Duration::from_secs(20);
 /// How long a child may take to end once its standard input is closed.
@@ -56,77 +35,27 @@ pub(crate) struct StdioEndpoint {
     pub(crate) op_limit: Duration,
 }
 
-#[derive(Serialize)]
-struct Hello<'a> {
-    hello: u32,
-    node: &'a Node,
-    nodes: &'a [Node],
-    process: u32,
-    settings: &'a BTreeMap<String, String>,
-}
-
-#[derive(Deserialize)]
-struct HelloAnswer {
-    hello: u32,
-    supports: OpSet,
-}
-
-#[derive(Serialize)]
-struct Request<'a> {
-    id: u64,
-    f: &'a str,
-    value: serde_json::Value,
-}
-
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct Answer {
-    id: u64,
-    r#type: AnswerType,
-    value: Option<serde_json::Value>,
-    error: Option<String>,
-}
-
-#[derive(Deserialize)]
-#[serde(rename_all = "lowercase")]
-enum AnswerType {
-    Ok,
-    Fail,
-    Info,
-}
-
 #[async_trait]
 impl Endpoint for StdioEndpoint {
     async fn connect(&self, process: u32) -> Result<Box<dyn Client>, ClientError> {
         // Nothing was asked of the store yet, so whatever goes wrong here is definite.
         let failed = |why: String| ClientError::Definite(format!("{}: {why}", self.argv.join(" ")));
-        let mut client = self.spawn(process).map_err(|e| failed(e.to_string()))?;
+        let child = self.spawn(process).map_err(|e| failed(e.to_string()))?;
         let hello = Hello {
             hello: PROTOCOL,
-            node: &self.node,
-            nodes: &self.nodes,
+            node: self.node.clone(),
+            nodes: self.nodes.clone(),
             process,
-            settings: &self.settings,
+            settings: self.settings.clone(),
         };
-        let answer = timeout(HELLO_LIMIT, client.exchange(&hello)).await;
-        let answer = answer.unwrap_or_else(|_| Err(format!("no hello within {HELLO_LIMIT:?}")));
-        let answer = answer.map_err(failed)?;
-        let answer: HelloAnswer = serde_json::from_str(&answer)
-            .map_err(|e| failed(format!("not a hello: {}: {e}", shorten(&answer))))?;
-        if answer.hello != PROTOCOL {
-            return Err(failed(format!("speaks protocol {}, not {PROTOCOL}", answer.hello)));
-        }
-        if let Some(op) = self.supports.difference(&answer.supports).next() {
-            return Err(failed(format!(
-                "does not support `{op}`, as the system.toml says it does"
-            )));
-        }
-        Ok(Box::new(client))
+        let greeted =
+            ProgramClient::greet(child, &hello, &self.supports, HELLO_LIMIT, self.op_limit);
+        Ok(Box::new(greeted.await.map_err(failed)?))
     }
 }
 
 impl StdioEndpoint {
-    fn spawn(&self, process: u32) -> std::io::Result<StdioClient> {
+    fn spawn(&self, process: u32) -> std::io::Result<ChildProgram> {
         let (program, arguments) = self.argv.split_first().ok_or(std::io::ErrorKind::NotFound)?;
         let mut command = Command::new(program);
         command
@@ -145,28 +74,20 @@ impl StdioEndpoint {
         if let Some(stderr) = child.stderr.take() {
             tokio::spawn(log_lines(stderr, self.node.name.to_string(), process));
         }
-        Ok(StdioClient {
-            child,
-            stdin,
-            stdout: BufReader::new(stdout.ok_or(std::io::ErrorKind::BrokenPipe)?),
-            op_limit: self.op_limit,
-            last_id: 0,
-        })
+        let stdout = BufReader::new(stdout.ok_or(std::io::ErrorKind::BrokenPipe)?);
+        Ok(ChildProgram { child, stdin, stdout })
     }
 }
 
-struct StdioClient {
+struct ChildProgram {
     child: Child,
     stdin: Option<ChildStdin>,
     stdout: BufReader<ChildStdout>,
-    op_limit: Duration,
-    last_id: u64,
 }
 
-impl StdioClient {
+impl ChildProgram {
     /// Writes one line and reads one.
-    async fn exchange(&mut self, message: &impl Serialize) -> Result<String, String> {
-        let mut line = serde_json::to_string(message).map_err(|e| e.to_string())?;
+    async fn ask(&mut self, mut line: String) -> Result<String, String> {
         line.push('\n');
         let stdin = self.stdin.as_mut().ok_or("it was closed")?;
         // If it reads no more, what it said last or how it ended tells more than a broken pipe.
@@ -183,44 +104,18 @@ impl StdioClient {
             _ => Err("it answered without a whole line".into()),
         }
     }
-
-    async fn perform(&mut self, op: &Invocation) -> Result<Value, ClientError> {
-        self.last_id += 1;
-        let id = self.last_id;
-        let request = Request { id, f: &op.f, value: json::from_value(&op.value) };
-        let answer = timeout(self.op_limit, self.exchange(&request)).await;
-        let answer = answer
-            .unwrap_or_else(|_| Err(format!("no answer within {:?}", self.op_limit)))
-            .map_err(ClientError::Indefinite)?;
-        let bad = |why: String| {
-            ClientError::Indefinite(format!("a bad answer: {}: {why}", shorten(&answer)))
-        };
-        let parsed: Answer = serde_json::from_str(&answer).map_err(|e| bad(e.to_string()))?;
-        if parsed.id != id {
-            return Err(bad(format!("its id is not {id}")));
-        }
-        let error = parsed.error.unwrap_or_else(|| "no reason given".into());
-        match parsed.r#type {
-            AnswerType::Ok => {
-                Ok(parsed.value.map_or_else(|| op.value.clone(), |v| json::to_value(&v)))
-            }
-            AnswerType::Fail if error == PRECONDITION => Err(ClientError::Precondition),
-            AnswerType::Fail => Err(ClientError::Definite(error)),
-            AnswerType::Info => Err(ClientError::Indefinite(error)),
-        }
-    }
 }
 
 #[async_trait]
-impl Client for StdioClient {
-    async fn invoke(&mut self, op: &Invocation) -> Result<Value, ClientError> {
-        let result = self.perform(op).await;
-        if matches!(result, Err(ClientError::Indefinite(_))) {
-            // A late answer must never be taken for the next one's.
-            self.stdin = None;
-            let _ = self.child.start_kill();
-        }
-        result
+impl Program for ChildProgram {
+    async fn exchange(&mut self, line: String, within: Duration) -> Result<String, String> {
+        let answer = timeout(within, self.ask(line)).await;
+        answer.unwrap_or_else(|_| Err(format!("no answer within {within:?}")))
+    }
+
+    fn give_up(&mut self) {
+        self.stdin = None;
+        let _ = self.child.start_kill();
     }
 
     async fn close(&mut self) {
@@ -237,8 +132,4 @@ async fn log_lines(stderr: impl AsyncRead + Unpin, node: String, process: u32) {
     while let Ok(Some(line)) = lines.next_line().await {
         tracing::info!(%node, process, "client: {line}");
     }
-}
-
-fn shorten(line: &str) -> String {
-    line.trim_end().chars().take(200).collect()
 }

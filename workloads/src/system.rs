@@ -6,12 +6,14 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use deposed_checkers::Claims;
 use deposed_core::{
-    Client, ClientError, ClientFactory, Db, Node, NodeClock, OpSet, Records, System,
+    Client, ClientError, ClientFactory, Cluster, Db, Node, NodeClock, OpSet, Records, System,
+    SystemError,
 };
 use deposed_history::Op;
 
 use crate::blueprint::Blueprint;
 use crate::endpoint::{Endpoint, ReadRecords};
+use crate::on_nodes::{OnNode, OnNodes};
 
 /// A choice that a system offers, for `deposed list` and the plan.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -56,6 +58,8 @@ pub struct DescribedSystem {
 pub(crate) struct NodePart {
     pub(crate) blueprint: Blueprint,
     pub(crate) endpoint: Arc<dyn Endpoint>,
+    /// How its clients are made on it, if they can be.
+    pub(crate) on_node: Option<OnNode>,
 }
 
 impl DescribedSystem {
@@ -79,6 +83,7 @@ impl DescribedSystem {
     }
 }
 
+#[async_trait]
 impl System for DescribedSystem {
     fn name(&self) -> &str {
         &self.summary.name
@@ -98,6 +103,13 @@ impl System for DescribedSystem {
 
     fn clients(&self) -> &dyn ClientFactory {
         self
+    }
+
+    async fn clients_on_nodes(
+        &self,
+        cluster: &Cluster,
+    ) -> Result<Box<dyn ClientFactory>, SystemError> {
+        Ok(Box::new(OnNodes::install(self, cluster).await?))
     }
 
     fn records(&self) -> Option<&dyn Records> {

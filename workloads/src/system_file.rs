@@ -170,10 +170,13 @@ pub(crate) struct ClientSection {
     /// the hello line.
     #[serde(default)]
     pub(crate) settings: BTreeMap<String, Template>,
-    /// A program that speaks the protocol of [`crate::stdio`], run on the controller in the
+    /// A program that speaks the protocol of [`crate::program`], run on the controller in the
     /// directory of this file, one for each process.
     #[serde(default)]
     pub(crate) run: Vec<Template>,
+    /// The same program as it is run on a node, for `--clients on-nodes`.
+    #[serde(default)]
+    pub(crate) on_nodes: Vec<Template>,
     /// How long an operation of that program may take. Default: the limit of the run.
     pub(crate) op_limit: Option<Span>,
 }

@@ -46,7 +46,7 @@ impl Rig {
             ("peer_port".to_owned(), peer.to_string()),
         ]);
         let op_limit = Duration::from_millis(1500);
-        let options = SystemOptions { set, install: true, op_limit };
+        let options = SystemOptions { set, op_limit, ..SystemOptions::default() };
         let system = load_system(file.to_str().unwrap(), &nodes, &options).unwrap();
         let cluster = cluster(&nodes);
         Self { system, nodes, cluster, dir }

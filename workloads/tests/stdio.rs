@@ -2,6 +2,9 @@
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+#[expect(dead_code, reason = "other tests use more of it")]
+mod local_remote;
+
 use std::path::Path;
 use std::time::{Duration, Instant};
 
@@ -30,7 +33,7 @@ while read -r line; do
     *'"other id"'*) echo "{\"id\":77,\"type\":\"ok\"}" ;;
     *'"half"'*) printf '{"id"' && exit 0 ;;
     *'"exit"'*) exit 3 ;;
-    *'"silence"'*) sleep 60 ;;
+    *'"silence"'*) sleep 2 ;;
     esac
 done
 echo closed >"$1/closed"
@@ -49,9 +52,11 @@ impl Rig {
         let text = format!(
             "schema = 1\nname = 'mine'\nsupports = ['read', 'write', 'cas']\n\
              [service]\nstart = 'x'\ndata = '/tmp/mine'\nready = {{ run = 'x', within = '1s' }}\n\
-             [client]\nrun = ['sh', 'client.sh', '{}']\nop_limit = '500ms'\n\
-             settings = {{ tls = 'no', at = '{{{{ node.addr }}}}' }}\n",
-            dir.path().display()
+             [client]\nrun = ['sh', 'client.sh', '{dir}']\nop_limit = '500ms'\n\
+             on_nodes = ['sh', '{dir}/client.sh', '{dir}']\n\
+             settings = {{ tls = 'no', at = '{{{{ node.addr }}}}' }}\n\
+             [logs]\ndir = '{dir}'\n",
+            dir = dir.path().display()
         );
         std::fs::write(dir.path().join("system.toml"), text).unwrap();
         let node = |i: u8| Node { name: format!("n{i}").into(), addr: [127, 0, 0, i].into() };
@@ -63,6 +68,13 @@ impl Rig {
 
     async fn connect(&self) -> Result<Box<dyn Client>, ClientError> {
         self.system.clients().connect(&self.nodes[1], 3).await
+    }
+
+    /// The same on a node, which is this machine.
+    async fn connect_on_node(&self) -> Result<Box<dyn Client>, ClientError> {
+        let cluster = local_remote::cluster(&self.nodes);
+        let clients = self.system.clients_on_nodes(&cluster).await.unwrap();
+        clients.connect(&self.nodes[1], 3).await
     }
 
     fn file(&self, name: &str) -> String {
@@ -88,7 +100,42 @@ fn op(how: &str) -> Invocation {
 #[tokio::test]
 async fn a_conforming_client() {
     let rig = Rig::new(CLIENT);
-    let mut client = rig.connect().await.unwrap();
+    conforms(&rig, rig.connect().await.unwrap()).await;
+}
+
+/// The same on a node, where what it says for people is kept.
+#[tokio::test]
+async fn a_conforming_client_on_a_node() {
+    let rig = Rig::new(CLIENT);
+    conforms(&rig, rig.connect_on_node().await.unwrap()).await;
+    assert_eq!(rig.file("clients.log"), "ready for orders\n");
+}
+
+/// A client on a node that falls silent is heard no more.
+#[tokio::test]
+async fn a_silent_client_on_a_node_is_given_up() {
+    let rig = Rig::new(CLIENT);
+    let mut client = rig.connect_on_node().await.unwrap();
+    for how in ["silence", "bare"] {
+        let result = client.invoke(&op(how)).await;
+        assert!(matches!(result, Err(ClientError::Indefinite(_))), "{how}: {result:?}");
+    }
+    rig.ended().await;
+}
+
+/// Without a command for nodes, clients on nodes are refused before anything starts.
+#[test]
+fn a_program_without_a_command_for_nodes_stays_here() {
+    let rig = Rig::new(CLIENT);
+    let path = rig.dir.path().join("system.toml");
+    let text = std::fs::read_to_string(&path).unwrap();
+    std::fs::write(&path, text.replace("on_nodes =", "# on_nodes =")).unwrap();
+    let options = SystemOptions { clients_on_nodes: true, ..SystemOptions::default() };
+    let refused = load_system(path.to_str().unwrap(), &rig.nodes, &options).err().unwrap();
+    assert!(refused.to_string().contains("client: `--clients on-nodes` needs"), "{refused}");
+}
+
+async fn conforms(rig: &Rig, mut client: Box<dyn Client>) {
     let hello: serde_json::Value = serde_json::from_str(&rig.file("hello")).unwrap();
     let node = |n: &Node| serde_json::json!({ "name": &*n.name, "addr": n.addr.to_string() });
     let expected = serde_json::json!({
@@ -110,8 +157,8 @@ async fn a_conforming_client() {
         assert_eq!(client.invoke(&op("refused")).await, refused);
     }
     client.close().await;
-    assert_eq!(rig.file("closed"), "closed\n");
     rig.ended().await;
+    assert_eq!(rig.file("closed"), "closed\n");
 }
 
 /// Whatever a child does wrong, its operation is indeterminate, the child is killed, and the

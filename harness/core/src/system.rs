@@ -12,6 +12,7 @@ use crate::{ClientFactory, Cluster, Node, Remote, RemoteError};
 pub type OpSet = BTreeSet<String>;
 
 /// A replicated store: how to run it and how to talk to it.
+#[async_trait]
 pub trait System: Send + Sync {
     /// Its name in plans and reports.
     fn name(&self) -> &str;
@@ -25,8 +26,20 @@ pub trait System: Send + Sync {
     /// Its automation.
     fn db(&self) -> &dyn Db;
 
-    /// Its clients.
+    /// Its clients, which run where the controller does.
     fn clients(&self) -> &dyn ClientFactory;
+
+    /// Its clients on the nodes they speak to, once what they need has been put there.
+    async fn clients_on_nodes(
+        &self,
+        _cluster: &Cluster,
+    ) -> Result<Box<dyn ClientFactory>, SystemError> {
+        Err(SystemError::Unfit {
+            system: self.name().to_owned(),
+            node: "any node".into(),
+            reason: "its clients run where the controller does only".into(),
+        })
+    }
 
     /// Enables a second history: what was written down where no client sees it.
     fn records(&self) -> Option<&dyn Records> {

@@ -128,6 +128,9 @@ pub struct PlannedNode {
 pub struct Load {
     /// Logical clients at any one time.
     pub concurrency: u32,
+    /// Whether they run on the nodes they speak to.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub on_nodes: bool,
     /// Operations per second over all clients; absent: as fast as they are answered.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rate: Option<f64>,

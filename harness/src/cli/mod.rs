@@ -1,6 +1,7 @@
 //! The command line: the only place that reads argv, prints and decides the exit code.
 
 mod check;
+mod client;
 mod completions;
 mod convert;
 mod doctor;
@@ -55,6 +56,8 @@ enum Command {
     Heal(heal::Args),
     Convert(convert::Args),
     Completions(completions::Args),
+    #[command(hide = true)]
+    Client(client::Args),
 }
 
 /// Where runs are kept.
@@ -103,6 +106,7 @@ pub fn main() -> ExitCode {
         Command::Heal(args) => heal::main(&args),
         Command::Convert(args) => convert::main(&args),
         Command::Completions(args) => completions::main(&args),
+        Command::Client(args) => client::main(&args),
     };
     done.unwrap_or_else(Failure::print).into()
 }

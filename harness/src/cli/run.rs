@@ -114,6 +114,11 @@ struct Choices {
     #[arg(long, value_name = "N", value_parser = positive)]
     concurrency: Option<usize>,
 
+    /// Where clients run: here, or each on the node it speaks to, whose links it then shares
+    /// [default: on-controller]
+    #[arg(long, value_enum)]
+    clients: Option<Place>,
+
     /// How long one operation may take before it counts as indeterminate [default: 5s]
     #[arg(long, value_name = "DURATION", value_parser = duration)]
     op_deadline: Option<Duration>,
@@ -153,6 +158,15 @@ struct Choices {
     /// Time each checker may take [default: 60s]
     #[arg(long, value_name = "DURATION", value_parser = duration)]
     check_time: Option<Duration>,
+}
+
+/// Where clients run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+enum Place {
+    /// Where deposed runs
+    OnController,
+    /// On the node it speaks to, over SSH
+    OnNodes,
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -208,6 +222,7 @@ impl Choices {
         }
         set(&mut settings.time_limit, self.time);
         set(&mut settings.rate, self.rate.map(|Rate(rate)| rate));
+        set(&mut settings.clients_on_nodes, self.clients.map(|place| place == Place::OnNodes));
         set(&mut settings.op_deadline, self.op_deadline);
         set(&mut settings.ops_per_key, self.ops_per_key);
         set(&mut settings.threads_per_key, self.clients_per_key);

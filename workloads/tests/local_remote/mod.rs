@@ -4,10 +4,13 @@ use std::path::Path;
 use std::process::Stdio;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
 
 use async_trait::async_trait;
 use deposed_core::{Cluster, Command, Conversation, Node, Output, Remote, RemoteError};
-use tokio::io::AsyncWriteExt;
+use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
+use tokio::process::{ChildStdin, ChildStdout};
+use tokio::sync::Mutex;
 
 /// One "node".
 pub(crate) struct LocalRemote(pub(crate) Node);
@@ -54,8 +57,38 @@ impl Remote for LocalRemote {
         Ok(())
     }
 
-    async fn converse(&self, _script: &str) -> Result<Box<dyn Conversation>, RemoteError> {
-        unreachable!("no store is spoken to like this")
+    async fn converse(&self, script: &str) -> Result<Box<dyn Conversation>, RemoteError> {
+        let mut child = tokio::process::Command::new("/bin/sh")
+            .args(["-c", script])
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .expect("sh is here");
+        let (stdin, stdout) = (child.stdin.take(), child.stdout.take());
+        let talk = (stdin.expect("piped"), BufReader::new(stdout.expect("piped")));
+        Ok(Box::new(LocalTalk(Mutex::new(talk))))
+    }
+}
+
+/// A program of this machine, spoken to.
+struct LocalTalk(Mutex<(ChildStdin, BufReader<ChildStdout>)>);
+
+#[async_trait]
+impl Conversation for LocalTalk {
+    async fn ask(&self, line: &str, deadline: Duration) -> Result<String, RemoteError> {
+        let lost = |reason: String| RemoteError::Lost {
+            node: "here".into(),
+            command: line.to_owned(),
+            reason,
+        };
+        let mut talk = self.0.lock().await;
+        let (stdin, stdout) = &mut *talk;
+        stdin.write_all(format!("{line}\n").as_bytes()).await.map_err(|e| lost(e.to_string()))?;
+        let mut answer = String::new();
+        match tokio::time::timeout(deadline, stdout.read_line(&mut answer)).await {
+            Ok(Ok(1..)) => Ok(answer.trim_end().to_owned()),
+            other => Err(lost(format!("{other:?}"))),
+        }
     }
 }
 

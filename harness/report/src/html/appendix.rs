@@ -50,6 +50,7 @@ impl Report<'_> {
         let ms = phrase::duration_ms;
         let rate =
             plan.load.rate.map_or("as fast as answered".into(), |r| format!("{r} per second"));
+        let place = if plan.load.on_nodes { " on the nodes they speak to" } else { "" };
         let rows: [(&str, String); 11] = [
             ("command", plan.argv.join(" ")),
             ("system", with_options(&plan.system.name, &plan.system.options)),
@@ -57,7 +58,7 @@ impl Report<'_> {
             ("faults", with_options(&plan.faults.lanes.join(", "), &plan.faults.options)),
             ("fault interval", ms(plan.faults.interval_ms)),
             ("cluster", plan.cluster.origin.clone()),
-            ("clients", format!("{} at a time, {rate}", plan.load.concurrency)),
+            ("clients", format!("{} at a time{place}, {rate}", plan.load.concurrency)),
             ("time limit", ms(plan.limits.time_ms)),
             ("limit of one call", ms(plan.limits.op_ms)),
             (

@@ -429,7 +429,7 @@ fn plan(lanes: &[&str], seconds: u64) -> Plan {
             ..FaultPlan::default()
         },
         cluster: ClusterPlan { origin: "embedded lab".into(), nodes: (1..=5).map(node).collect() },
-        load: Load { concurrency: 20, rate: None },
+        load: Load { concurrency: 20, on_nodes: false, rate: None },
         limits: Limits {
             time_ms: seconds * 1_000,
             op_ms: 5_000,
