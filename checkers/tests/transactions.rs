@@ -235,6 +235,22 @@ mod registers {
         assert_eq!(analysis.verdict, Verdict::Invalid);
     }
 
+    /// What the model does not know may have written it, and another model may know it.
+    #[test]
+    fn a_value_that_some_other_operation_may_have_written() {
+        let analysis = judge(
+            "strict-serializable",
+            "0 invoke [[:append :x 1]]
+            0 ok [[:append :x 1]]
+            1 invoke [[:r :x nil]]
+            1 ok [[:r :x [1]]]",
+        );
+        assert_eq!(analysis.verdict, Verdict::Unknown, "{analysis:#?}");
+        let reason = &analysis.undecided[0].reason;
+        assert!(reason.contains("the model list-append knows it"), "{reason}");
+        assert!(analysis.undecided[1].reason.contains("no transaction wrote"), "{analysis:#?}");
+    }
+
     #[test]
     fn information_that_flows_in_a_circle() {
         let analysis = judge(

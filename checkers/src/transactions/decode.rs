@@ -186,7 +186,13 @@ impl<'h, R: Reads<'h>> Part<'h, R> {
                 self.mops.push(RawMop { key, write: true, value });
                 self.writes += 1;
             } else {
-                return Err(say(&format!("is neither a read (r) nor a write ({})", R::WRITE)));
+                let judged_by = match name.map(|name| history.text(name)) {
+                    Some("append") => "; the model list-append knows it",
+                    Some("w") => "; the model rw-register knows it",
+                    _ => "",
+                };
+                let what = format!("is neither a read (r) nor a write ({}){judged_by}", R::WRITE);
+                return Err(say(&what));
             }
         }
         Ok(())
