@@ -18,7 +18,7 @@ use deposed_nemeses::{
 use deposed_report::{Ending, Environment, Host, Line, Plan};
 use deposed_workloads::Workload;
 
-use crate::inventory::NodeSpec;
+use crate::inventory::{ClockOwner, NodeSpec};
 use crate::logs::{self, Logs};
 use crate::progress::{Progress, Step, Told};
 use crate::records;
@@ -237,7 +237,9 @@ async fn perform(
     } else {
         Arc::new(Clients(Arc::clone(system)))
     };
-    let cx = FaultContext { cluster: rig.cluster.clone(), system: Arc::clone(system) };
+    let own = resolved.nodes.iter().filter(|node| node.clock == ClockOwner::Own);
+    let own_clocks = own.map(|spec| spec.node.name.to_string()).collect();
+    let cx = FaultContext { cluster: rig.cluster.clone(), system: Arc::clone(system), own_clocks };
     let lanes =
         lanes(&resolved.lanes, &cx, &options).await.map_err(|error| infrastructure(&error))?;
     let workload_options = settings.workload_options(nodes.len());

@@ -66,6 +66,14 @@ impl Agents {
         Ok(links)
     }
 
+    /// Asks whether faults could be applied; nothing is touched.
+    ///
+    /// # Errors
+    /// With the first that could not.
+    pub(crate) async fn check(&self, specs: Vec<(String, Spec)>) -> Result<(), FaultError> {
+        self.done(specs, |spec| Request::Check { spec }).await
+    }
+
     /// Has faults applied, on all nodes at once.
     ///
     /// # Errors
@@ -75,7 +83,14 @@ impl Agents {
         name: &str,
         specs: Vec<(String, Spec)>,
     ) -> Result<(), FaultError> {
-        let request = |spec| Request::Apply { name: name.to_owned(), spec };
+        self.done(specs, |spec| Request::Apply { name: name.to_owned(), spec }).await
+    }
+
+    async fn done(
+        &self,
+        specs: Vec<(String, Spec)>,
+        request: impl Fn(Spec) -> Request,
+    ) -> Result<(), FaultError> {
         let asked = specs.into_iter().map(|(node, spec)| (node, request(spec))).collect();
         let asked = self.ask(asked).await;
         for (node, reply) in asked {

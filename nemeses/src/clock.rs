@@ -1,18 +1,19 @@
-//! The fault `clock`: the store's wall clock goes wrong on some nodes.
+//! The fault `clock`: the store's wall clock goes wrong on some nodes. Where the machine's clock is the
+//! node's own, that is set; elsewhere the store's processes are made to see another time.
 //!
 //! It bit if the clock, read from inside of every process of the store, shows what was asked for, to
 //! within what the reading took. It healed if all of them show the node's own time again. Clocks that
 //! count from boot (`CLOCK_MONOTONIC`) are left alone, as on a real machine.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 use std::time::Duration;
 
 use async_trait::async_trait;
 use deposed_agent::clock::{Clock as Moving, Motion};
-use deposed_agent::{Sight, Spec};
+use deposed_agent::{Sight, Spec, Wall};
 use deposed_core::{Choice, Effect, Evidence, FaultContext, FaultError, Nemesis};
-use rand::RngExt;
+use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 use serde::{Deserialize, Serialize};
 
@@ -22,6 +23,7 @@ use crate::fanout::{all, on_each};
 use crate::mistake::{Mistake, closest, suggest};
 use crate::processes::{self, Prey, of_agent};
 use crate::target::Target;
+use crate::wall::{self, Told};
 
 /// What `clock:` may be followed by, beside a target.
 const MOTIONS: [(&str, &str); 4] = [
@@ -34,7 +36,7 @@ const MOTIONS: [(&str, &str); 4] = [
 /// How far clocks are moved where nobody says: evenly on a logarithmic scale, as errors of a second
 /// and of minutes find different mistakes.
 const OFFSET_MS: std::ops::Range<f64> = 10.0..600_000.0;
-const RATE_PPM: std::ops::Range<f64> = 100.0..200_000.0;
+const RATE_PPM: std::ops::Range<f64> = 100.0..90_000.0;
 const STROBE_PERIOD_MS: std::ops::Range<f64> = 1.0..1000.0;
 const SCRAMBLE_PERIOD_MS: std::ops::Range<f64> = 50.0..1000.0;
 
@@ -141,6 +143,10 @@ pub(crate) struct Clock {
     target: Option<Target>,
     claims: Claims,
     agents: Agents,
+    /// For each node with a clock of its own, the machines that are not to be moved.
+    others: BTreeMap<String, BTreeSet<String>>,
+    /// What the clocks of such nodes said before they were moved.
+    before: BTreeMap<String, Told>,
 }
 
 /// What is done to the nodes of one injection, beside what [`Prey`] says.
@@ -202,7 +208,42 @@ impl Clock {
                     _ => mistake,
                 }
             })?;
-        Ok(Self { wanted, target, claims: claims.clone(), agents: agents.clone() })
+        Ok(Self {
+            wanted,
+            target,
+            claims: claims.clone(),
+            agents: agents.clone(),
+            others: BTreeMap::new(),
+            before: BTreeMap::new(),
+        })
+    }
+
+    /// What a node's agent is to do: one that owns its clock moves that.
+    fn wall(&self, node: &str, motion: Motion) -> Option<Spec> {
+        let others = self.others.get(node)?.clone();
+        Some(Spec::Wall(Wall { others, motion }))
+    }
+
+    /// What `date` says, past the agents, against clocks of machines having been moved, or not any more.
+    async fn doubts(
+        &self,
+        cx: &FaultContext,
+        nodes: &[String],
+        motions: &BTreeMap<String, Motion>,
+    ) -> Result<Vec<String>, FaultError> {
+        let own = nodes.iter().filter(|node| self.before.contains_key(*node));
+        let now = wall::ask(&cx.cluster, own).await?;
+        let doubts = now.into_iter().filter_map(|(node, now)| {
+            let doubt = wall::doubt(self.before[&node], now, motions.get(&node))?;
+            Some(format!("{node}: {doubt}"))
+        });
+        Ok(doubts.collect())
+    }
+
+    /// The nodes of a choice whose store is moved, process by process.
+    fn sharing(&self, choice: &Choice) -> Vec<String> {
+        let sharing = choice.nodes.iter().filter(|node| !self.others.contains_key(*node));
+        sharing.cloned().collect()
     }
 }
 
@@ -214,7 +255,15 @@ impl Nemesis for Clock {
 
     async fn prepare(&mut self, cx: &FaultContext) -> Result<(), FaultError> {
         processes::control(cx)?;
-        self.agents.start(&cx.cluster).await
+        self.agents.start(&cx.cluster).await?;
+        self.others = wall::others(cx).await?;
+        // Whether they may be set is for the machines themselves to say.
+        let motion = self.wanted.draw(&mut ChaCha8Rng::seed_from_u64(0));
+        let own = self
+            .others
+            .keys()
+            .filter_map(|node| Some((node.clone(), self.wall(node, motion.clone())?)));
+        self.agents.check(own.collect()).await
     }
 
     async fn choose(
@@ -240,15 +289,20 @@ impl Nemesis for Clock {
 
     async fn inject(
         &mut self,
-        _cx: &FaultContext,
+        cx: &FaultContext,
         choice: &Choice,
         name: &str,
     ) -> Result<(), FaultError> {
+        let own = choice.nodes.iter().filter(|node| self.others.contains_key(*node));
+        self.before = wall::ask(&cx.cluster, own).await?;
         let Motions { mut motions } = Motions::read(choice)?;
         let specs = Prey::read(choice)?.processes.into_iter().filter_map(|(node, processes)| {
             let motion = motions.remove(&node)?;
-            let processes = processes.into_iter().map(of_agent).collect();
-            Some((node, Spec::Clock(Moving { processes, motion })))
+            let spec = self.wall(&node, motion.clone()).unwrap_or_else(|| {
+                let processes = processes.into_iter().map(of_agent).collect();
+                Spec::Clock(Moving { processes, motion })
+            });
+            Some((node, spec))
         });
         self.agents.apply(name, specs.collect()).await
     }
@@ -269,12 +323,12 @@ impl Nemesis for Clock {
             }
         }
         // Past the agents: whether every process has a cell mapped. One that has just begun gets it.
-        let mut without = Vec::new();
+        let (mut without, sharing) = (Vec::new(), self.sharing(choice));
         for look in 0..LOOKS {
             if look > 0 {
                 tokio::time::sleep(LOOK_EVERY).await;
             }
-            let cells = cells(cx, &choice.nodes).await?;
+            let cells = cells(cx, &sharing).await?;
             without = cells.into_iter().filter(|has| has.cell.is_none()).collect();
             if without.is_empty() {
                 break;
@@ -283,6 +337,7 @@ impl Nemesis for Clock {
         let without = without.into_iter();
         doubts
             .extend(without.map(|has| format!("{}: pid {} sees the true time", has.node, has.pid)));
+        doubts.extend(self.doubts(cx, &choice.nodes, &Motions::read(choice)?.motions).await?);
         Ok(evidence(doubts, seen))
     }
 
@@ -301,7 +356,8 @@ impl Nemesis for Clock {
                 Err(error) => doubts.push(error.to_string()),
             }
         }
-        doubts.extend(cells(cx, &choice.nodes).await?.into_iter().filter_map(|has| {
+        doubts.extend(self.doubts(cx, &choice.nodes, &BTreeMap::new()).await?);
+        doubts.extend(cells(cx, &self.sharing(choice)).await?.into_iter().filter_map(|has| {
             Some(format!("{}: pid {} still has {} mapped", has.node, has.pid, has.cell?))
         }));
         if doubts.is_empty() {

@@ -25,6 +25,7 @@ mod schedule;
 mod slow;
 mod spec;
 mod target;
+mod wall;
 
 pub use agents::Agents;
 pub use claims::Claims;

@@ -1,5 +1,6 @@
 //! A kind of fault.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use async_trait::async_trait;
@@ -27,6 +28,8 @@ pub struct FaultContext {
     pub cluster: Cluster,
     /// The system under test.
     pub system: Arc<dyn System>,
+    /// The nodes whose machine shares its clock with nobody, as the user says: there it may be set.
+    pub own_clocks: BTreeSet<String>,
 }
 
 /// What was chosen for one injection, as data: recorded before anything is touched.

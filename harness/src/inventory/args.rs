@@ -139,6 +139,7 @@ impl ClusterArgs {
             sudo_password: self.sudo_password.clone(),
             host_keys: self.host_keys,
             known_hosts: self.known_hosts.clone(),
+            clock: None,
         }
         .with_paths(|path| around.path(&path, Path::new("")))
     }

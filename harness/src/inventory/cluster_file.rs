@@ -9,6 +9,7 @@
 //! name = "n1"
 //! addr = "10.0.0.1"                # a name, IPv4 or IPv6; without it, `name` is looked up
 //! port = 2222
+//! clock = "own"                    # its machine's clock may be set; without it, never
 //! ```
 //!
 //! Values are read one by one, so that every mistake in the file is told, each with its place. Lines
@@ -146,12 +147,12 @@ impl Reader<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::inventory::{HostKeyPolicy, SecretSource};
+    use crate::inventory::{ClockOwner, HostKeyPolicy, SecretSource};
 
     #[test]
     fn defaults_and_nodes_are_read_with_their_places() {
         let text = "user = \"ada\"\nhost_keys = \"accept-new\"\n[[nodes]]\nname = \"n1\"\n\
-            [[nodes]]\nname = \"n2\"\naddr = \"::1\"\nport = 2222\npassword = \"env:X\"\n";
+            [[nodes]]\nname = \"n2\"\naddr = \"::1\"\nport = 2222\nclock = \"own\"\npassword = \"env:X\"\n";
         let file = parse(text, Path::new("cluster.toml"));
         assert_eq!(file.mistakes, [""; 0]);
         assert_eq!(file.defaults.user.as_deref(), Some("ada"));
@@ -159,6 +160,7 @@ mod tests {
         assert_eq!(file.nodes[0].at, "cluster.toml:3:1 nodes[0]");
         assert_eq!(file.nodes[1].addr.as_deref(), Some("::1"));
         assert_eq!(file.nodes[1].settings.port, Some(2222));
+        assert_eq!(file.nodes[1].settings.clock, Some(ClockOwner::Own));
         assert_eq!(file.nodes[1].settings.password, Some(SecretSource::Env("X".to_owned())));
     }
 

@@ -15,7 +15,7 @@ mod ssh_config;
 mod surroundings;
 
 pub use args::ClusterArgs;
-pub use node_spec::{HostKeyPolicy, NodeSpec, Sudo};
+pub use node_spec::{ClockOwner, HostKeyPolicy, NodeSpec, Sudo};
 pub use secret::{NotASource, Secret, SecretSource};
 pub use surroundings::{Ask, Lookup, Surroundings};
 

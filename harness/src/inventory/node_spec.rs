@@ -52,6 +52,17 @@ pub enum Sudo {
     None,
 }
 
+/// Whose the clock of a node's machine is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, serde::Serialize, serde::Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum ClockOwner {
+    /// The machine's alone, and the machine is the node's alone: it may be set.
+    Own,
+    /// Somebody else's too, or that is not known: it is never set.
+    #[default]
+    Shared,
+}
+
 /// One node and the way in, with nothing left to look up.
 #[derive(Debug, Clone, PartialEq, Eq, serde::Serialize)]
 pub struct NodeSpec {
@@ -81,6 +92,8 @@ pub struct NodeSpec {
     pub host_keys: HostKeyPolicy,
     /// Known-hosts files. `accept-new` writes to the first.
     pub known_hosts: Vec<PathBuf>,
+    /// Whose its clock is.
+    pub clock: ClockOwner,
 }
 
 impl NodeSpec {
@@ -103,6 +116,7 @@ impl NodeSpec {
             sudo_password: None,
             host_keys: HostKeyPolicy::Strict,
             known_hosts: Vec::new(),
+            clock: ClockOwner::Shared,
         }
     }
 

@@ -69,6 +69,7 @@ impl Resolver<'_> {
         }
         spec.sudo = settings.sudo.unwrap_or_default();
         spec.host_keys = settings.host_keys.unwrap_or_default();
+        spec.clock = settings.clock.unwrap_or_default();
         let home = &self.around.home;
         spec.known_hosts = match settings.known_hosts {
             Some(file) => vec![file],

@@ -1,10 +1,10 @@
-//! The settings of a login, from whatever layer they come: each may be absent.
+//! The settings of a node, from whatever layer they come: each may be absent.
 
 use std::path::PathBuf;
 
-use super::{HostKeyPolicy, SecretSource, Sudo};
+use super::{ClockOwner, HostKeyPolicy, SecretSource, Sudo};
 
-/// How to log in, as far as one layer says: flags, a node's table, the file's top level.
+/// How to log in and whose the clock is, as far as one layer says: flags, a node's table, the file's top level.
 #[derive(Debug, Clone, Default, PartialEq, Eq, serde::Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Settings {
@@ -17,6 +17,7 @@ pub(super) struct Settings {
     pub(super) sudo_password: Option<SecretSource>,
     pub(super) host_keys: Option<HostKeyPolicy>,
     pub(super) known_hosts: Option<PathBuf>,
+    pub(super) clock: Option<ClockOwner>,
 }
 
 impl Settings {
@@ -33,6 +34,7 @@ impl Settings {
             sudo_password: self.sudo_password.or(below.sudo_password),
             host_keys: self.host_keys.or(below.host_keys),
             known_hosts: self.known_hosts.or(below.known_hosts),
+            clock: self.clock.or(below.clock),
         }
     }
 

@@ -35,6 +35,7 @@ impl Agent {
     pub fn answer(&self, request: &Request) -> Reply {
         let done = match request {
             Request::Renew { ttl_ms } => self.renew(Duration::from_millis(*ttl_ms)),
+            Request::Check { spec } => spec.plan(&self.home).map(drop),
             Request::Apply { name, spec } => self.apply(name, spec),
             Request::Prove { name } => {
                 return self.prove(name).map_or_else(Reply::Failed, Reply::Seen);

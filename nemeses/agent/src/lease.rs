@@ -64,7 +64,7 @@ impl Lease {
 }
 
 /// The boot-time clock.
-fn uptime() -> Result<Duration> {
+pub(crate) fn uptime() -> Result<Duration> {
     let now = clock_gettime(ClockId::CLOCK_BOOTTIME)
         .map_err(|errno| Failure::new("read the boot-time clock", errno))?;
     Ok(Duration::from(now))

@@ -40,6 +40,7 @@ mod slow;
 mod stop;
 mod tool;
 pub mod vdso;
+mod wall;
 
 pub use agent::Agent;
 pub use cut::{Answer, Backend, Cut, Protocol, Scope, Spare};
@@ -58,3 +59,4 @@ pub use registry::{Spec, Undo};
 pub use serve::serve;
 pub use slow::Slow;
 pub use stop::Stop;
+pub use wall::Wall;

@@ -13,6 +13,11 @@ pub enum Request {
         /// In milliseconds.
         ttl_ms: u64,
     },
+    /// Say whether a fault could be applied; touches nothing.
+    Check {
+        /// What would be done.
+        spec: Spec,
+    },
     /// Plan, record and apply a fault. If one of that name is in force, it is undone first.
     Apply {
         /// Unique among the injections of a run, safe as a file name: `pause-3`.

@@ -81,6 +81,8 @@ primitives! {
     Stop(crate::stop::Stop),
     /// Wall clocks of processes go wrong.
     Clock(crate::clock::Clock),
+    /// The wall clock of a machine goes wrong.
+    Wall(crate::wall::Wall),
     /// Processes are killed (SIGKILL), and later started again.
     Kill(crate::kill::Kill),
     /// Packets from some addresses are dropped or refused.

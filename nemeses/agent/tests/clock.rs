@@ -76,7 +76,7 @@ fn a_jump_hits_the_store_and_is_undone() {
         (figures["offset_ns"].as_i64().unwrap(), figures["error_ns"].as_u64().unwrap());
     assert!(offset.abs_diff(-600 * SECOND) <= error + 2, "{figures}");
     until("readings are kept", || {
-        node.prove().figures["readings_ms_ns_ns"].as_array().unwrap().len() >= 2
+        node.prove().figures["readings_ago_ms_ns_ns"].as_array().unwrap().len() >= 2
     });
     let gone = node.undo();
     assert!(gone.summary.contains("1 process"), "{}", gone.summary);

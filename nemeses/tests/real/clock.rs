@@ -2,6 +2,7 @@
 //! the agent is.
 
 use deposed_core::{FaultError, ProcessControl};
+use deposed_nemeses::{Agents, Claims};
 
 use crate::namespaces::Namespaces;
 use crate::{NAME, assert_doubted, assert_proven, hurt, nemesis, store};
@@ -51,9 +52,9 @@ async fn a_store_that_was_started_anew_is_not_moved() {
     assert_proven(&seen);
     net.node(1).sh("kill -s KILL -- -$(cat /run/store.pid)");
     let (store, remote) = (store::Store::default(), &net.cluster.remotes()[0]);
-    store.start(&net.cluster, &**remote).await.unwrap();
+    // What was killed may take its time to go, and is not started while it is there.
     while store.processes(&**remote).await.unwrap().is_empty() {
-        tokio::time::sleep(std::time::Duration::from_millis(20)).await;
+        store.start(&net.cluster, &**remote).await.unwrap();
     }
     assert_doubted(&clock.evidence(&cx, &choice, NAME).await.unwrap(), "sees the true time");
     assert_proven(&clock.heal(&cx, &choice, NAME).await.unwrap());
@@ -69,6 +70,25 @@ async fn nothing_to_move_is_said() {
     use rand::SeedableRng;
     match clock.choose(&cx, &mut rand_chacha::ChaCha8Rng::seed_from_u64(1)).await {
         Err(FaultError::Nothing(_)) => {}
+        other => panic!("{other:?}"),
+    }
+}
+
+/// Nodes on the machine of the controller share its clock, whatever the user says of them: that is refused
+/// before anything is done.
+#[tokio::test]
+async fn a_clock_that_is_not_a_nodes_own_is_refused() {
+    let net = Namespaces::new(2);
+    let mut cx = store::running(&net).await;
+    cx.own_clocks.insert("n2".into());
+    let nodes = net.names();
+    let specs = deposed_nemeses::parse("clock:jump=1s:n1", &nodes).unwrap();
+    let mut clock = specs[0].nemesis(&nodes, &Claims::default(), &Agents::default()).unwrap();
+    match clock.prepare(&cx).await {
+        Err(FaultError::Unsupported(why)) => {
+            assert!(why.contains("n2: set the clock of this machine: another node"), "{why}");
+            assert!(why.contains("say clock = \"shared\""), "{why}");
+        }
         other => panic!("{other:?}"),
     }
 }

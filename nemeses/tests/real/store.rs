@@ -48,7 +48,7 @@ pub(crate) async fn running(net: &Namespaces) -> FaultContext {
     for remote in net.cluster.remotes() {
         store.start(&net.cluster, &**remote).await.unwrap();
     }
-    FaultContext { cluster: net.cluster.clone(), system: store }
+    FaultContext { cluster: net.cluster.clone(), system: store, own_clocks: Default::default() }
 }
 
 fn broken(action: &'static str, source: deposed_core::RemoteError) -> SystemError {

@@ -35,6 +35,11 @@ impl Setting {
         (ppm / 1e6 * 2_f64.powi(32)) as i64
     }
 
+    /// Its rate in parts per million.
+    pub fn ppm(&self) -> f64 {
+        self.rate as f64 / 2_f64.powi(32) * 1e6
+    }
+
     /// How far ahead of the kernel's clock it is when that shows `at_ns`.
     pub fn offset_at(&self, at_ns: i64) -> i64 {
         let gained = (i128::from(at_ns - self.base_ns) * i128::from(self.rate)) >> 32;

@@ -8,11 +8,12 @@
 
 mod cell;
 mod motion;
+pub(crate) mod readings;
 pub(crate) mod scope;
 
 use std::collections::BTreeSet;
 use std::fs::{self, File};
-use std::io::{self, Write};
+use std::io;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
@@ -25,16 +26,13 @@ use crate::{Failure, Home, Primitive, Process, Result, Sight};
 
 pub use cell::{Cell, Setting};
 pub use motion::Motion;
+use readings::{READ_EVERY, Readings};
 use scope::Member;
 
 /// How often the holder looks for new processes, unless looking is expensive: then so seldom that
 /// it takes one part in [`LOOK_SHARE`] of a processor.
 const LOOK_EVERY: Duration = Duration::from_millis(20);
 const LOOK_SHARE: u32 = 25;
-
-/// How often the holder reads a clock, and how many readings it keeps.
-const READ_EVERY: Duration = Duration::from_millis(500);
-const READINGS_MAX: usize = 400;
 
 /// How long new processes may take to be patched, and a moving clock to be caught away from where
 /// it should be.
@@ -61,8 +59,8 @@ pub struct Moved {
 }
 
 impl Moved {
-    fn readings(&self) -> PathBuf {
-        self.cell.with_extension("readings")
+    fn readings(&self) -> Readings {
+        Readings::beside(&self.cell)
     }
 }
 
@@ -138,7 +136,7 @@ impl Primitive for Clock {
         cell.set(self.motion.setting(0, base_ns)).map_err(failed(&setting))?;
         File::create(ready).map_err(failed("say that the clock is moved"))?;
         std::thread::scope(|scope| {
-            scope.spawn(|| watch(undo, start));
+            scope.spawn(|| watch(undo));
             let Some(period) = self.motion.period() else { return Ok(()) };
             loop {
                 let number = (start.elapsed().as_nanos() / period.as_nanos()) as u64 + 1;
@@ -174,13 +172,10 @@ impl Primitive for Clock {
                 (None, None) => "nothing of the store runs".into(),
             };
             let processes: Vec<Value> = seen.iter().map(Seen::figures).collect();
-            let readings = fs::read_to_string(undo.readings()).unwrap_or_default();
-            let readings: Vec<Value> =
-                readings.lines().filter_map(|line| serde_json::from_str(line).ok()).collect();
             let figures = json!({
                 "asked": self.motion,
                 "processes": processes,
-                "readings_ms_ns_ns": readings,
+                "readings_ago_ms_ns_ns": undo.readings().figures(),
             });
             return Ok(Sight { holds, summary, figures });
         }
@@ -203,15 +198,12 @@ impl Primitive for Clock {
                 unless_gone(vdso::restore(pid, &undo.cell))?;
             }
         }
-        for file in [undo.readings(), undo.cell.clone()] {
-            match fs::remove_file(&file) {
-                Err(error) if error.kind() != io::ErrorKind::NotFound => {
-                    return Err(Failure::new(format!("remove {}", file.display()), error));
-                }
-                _ => {}
-            }
+        let removing = format!("remove {}", undo.cell.display());
+        undo.readings().remove().map_err(failed(&removing))?;
+        match fs::remove_file(&undo.cell) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => Err(failed(&removing)(error)),
+            _ => Ok(()),
         }
-        Ok(())
     }
 
     fn prove_undone(undo: &Moved) -> Result<Sight> {
@@ -267,26 +259,17 @@ fn follow(undo: &Moved, known: &mut BTreeSet<Member>) -> Result<usize> {
 
 /// Patches what the store starts, and reads a clock now and then. What cannot be patched or read
 /// now is tried again with the next look; whether all is well, [`Primitive::prove`] finds out.
-fn watch(undo: &Moved, start: Instant) {
-    let mut known = BTreeSet::new();
-    let mut readings = 0;
+fn watch(undo: &Moved) {
+    let (mut known, readings) = (BTreeSet::new(), undo.readings());
+    let mut due = Instant::now();
     loop {
         let looked = Instant::now();
         let _ = follow(undo, &mut known);
         let reader = known.first().map(|member| member.process.pid);
-        if looked.duration_since(start) >= READ_EVERY * readings
-            && (readings as usize) < READINGS_MAX
-        {
-            readings += 1;
+        if looked >= due {
+            due += READ_EVERY;
             if let Some(Ok(reading)) = reader.map(vdso::read_clock) {
-                let line = json!([
-                    start.elapsed().as_millis() as u64,
-                    reading.offset_ns,
-                    reading.error_ns
-                ]);
-                // Without a disk there are no readings; the fault is held all the same.
-                let file = File::options().create(true).append(true).open(undo.readings());
-                let _ = file.and_then(|mut file| writeln!(file, "{line}"));
+                readings.keep(reading.offset_ns, reading.error_ns);
             }
         }
         std::thread::sleep(LOOK_EVERY.max(looked.elapsed() * LOOK_SHARE));

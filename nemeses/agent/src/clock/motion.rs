@@ -1,6 +1,7 @@
 //! How a clock is moved while a fault is held.
 
 use std::fmt;
+use std::ops::RangeInclusive;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
@@ -47,6 +48,18 @@ impl Motion {
             Self::Strobe { period_ms, .. } | Self::Scramble { period_ms, .. } => {
                 Some(Duration::from_millis((*period_ms).max(1)))
             }
+        }
+    }
+
+    /// How far ahead the clock may be, in nanoseconds, when the fault has been in force for at most so long.
+    pub fn reach(&self, held: Duration) -> RangeInclusive<i64> {
+        let between = |ns: i64| ns.min(0)..=ns.max(0);
+        let ns = |ms: i64| ms.saturating_mul(1_000_000);
+        match self {
+            Self::Jump { offset_ms } => ns(*offset_ms)..=ns(*offset_ms),
+            Self::Strobe { offset_ms, .. } => between(ns(*offset_ms)),
+            Self::Drift { rate_ppm } => between((held.as_nanos() as f64 * rate_ppm / 1e6) as i64),
+            Self::Scramble { max_ms, .. } => -ns(*max_ms as i64)..=ns(*max_ms as i64),
         }
     }
 

@@ -80,7 +80,7 @@ fn select(all: &[Stat], sessions: &BTreeSet<u32>) -> Vec<Member> {
 }
 
 /// Every process of this pid namespace, by pid.
-pub(super) fn everybody() -> Vec<u32> {
+pub(crate) fn everybody() -> Vec<u32> {
     all().iter().map(|stat| stat.member.process.pid).collect()
 }
 

@@ -26,27 +26,26 @@ impl Node {
         let (volatile, lasting) = (folder.path().join("run"), folder.path().join("lib"));
         let program = env!("CARGO_BIN_EXE_deposed-agent");
         let mut words = enter.iter().copied().chain([program]);
-        let mut agent = Command::new(words.next().unwrap_or(program))
-            .args(words)
-            .arg("--home")
-            .args([volatile, lasting])
-            .arg("serve")
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .spawn()
-            .unwrap();
-        let requests = agent.stdin.take().unwrap();
-        let replies = BufReader::new(agent.stdout.take().unwrap());
-        let mut node = Self { folder, agent, requests, replies };
+        let mut command = Command::new(words.next().unwrap_or(program));
+        command.args(words).arg("--home").args([volatile, lasting]).arg("serve");
+        let mut node = Self::behind(folder, &mut command);
         node.renew(Duration::from_secs(120));
         node
+    }
+
+    /// An agent that is spoken to through a command. It has no lease yet.
+    pub(crate) fn behind(folder: TempDir, command: &mut Command) -> Self {
+        let mut agent = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+        let requests = agent.stdin.take().unwrap();
+        let replies = BufReader::new(agent.stdout.take().unwrap());
+        Self { folder, agent, requests, replies }
     }
 
     pub(crate) fn home(&self) -> Home {
         Home::new(self.folder.path().join("run"), self.folder.path().join("lib"))
     }
 
-    fn ask(&mut self, request: &Request) -> Reply {
+    pub(crate) fn ask(&mut self, request: &Request) -> Reply {
         writeln!(self.requests, "{}", serde_json::to_string(request).unwrap()).unwrap();
         let mut line = String::new();
         self.replies.read_line(&mut line).unwrap();
