@@ -182,6 +182,8 @@ pub(crate) fn undo_all(journal: &Journal) -> Result<()> {
 /// Undoes one fault; forgets it if it was seen to be gone.
 fn undo(journal: &Journal, record: &Record) -> Result<Sight> {
     let holder = Holder::new(journal.home(), &record.name);
+    // Whatever comes of it: undoing works without.
+    let _ = record.undo.release();
     holder.end()?;
     record.undo.undo()?;
     let sight = record.undo.prove_undone()?;

@@ -4,7 +4,7 @@ use nix::sys::signal::Signal;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
-use crate::tool::Tool;
+use crate::tool::run_script;
 use crate::{Home, Look, Primitive, Process, Result, Sight};
 
 /// Kills these processes, and with the leader of a group all of it.
@@ -51,10 +51,7 @@ impl Primitive for Kill {
     }
 
     fn undo(undo: &Killed) -> Result<()> {
-        let Some(script) = &undo.start else { return Ok(()) };
-        // The keeper is spared when memory is short; what it starts is not to be.
-        let script = format!("echo 0 >/proc/self/oom_score_adj 2>/dev/null\n{script}");
-        Tool::new("/bin/sh").args(["-c", &script]).quiet().run().map(drop)
+        undo.start.as_deref().map_or(Ok(()), run_script)
     }
 
     fn prove_undone(_undo: &Killed) -> Result<Sight> {

@@ -48,6 +48,12 @@ pub trait Primitive: Serialize + DeserializeOwned {
         Ok(())
     }
 
+    /// For a fault with [`Primitive::HELD`]: called just before its holder is killed, if it is alive or
+    /// not, to spare the node the sight of that. [`Primitive::undo`] must do without it.
+    fn release(_undo: &Self::Undo) -> Result<()> {
+        Ok(())
+    }
+
     /// What can be seen of it now. Called any number of times while it is in force. Figures that
     /// count (packets, switches, offsets) count from the beginning, so that two looks can be
     /// compared.

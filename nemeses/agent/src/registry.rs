@@ -63,6 +63,11 @@ macro_rules! primitives {
         }
 
         impl Undo {
+            /// See [`Primitive::release`].
+            pub(crate) fn release(&self) -> Result<()> {
+                match self { $(Self::$name(undo) => <$primitive as Primitive>::release(undo),)* }
+            }
+
             /// See [`Primitive::undo`].
             pub(crate) fn undo(&self) -> Result<()> {
                 match self { $(Self::$name(undo) => <$primitive as Primitive>::undo(undo),)* }
@@ -99,6 +104,10 @@ primitives! {
     PowerCut(crate::disk::PowerCut),
     /// A disk is full.
     DiskFull(crate::disk::DiskFull),
+    /// A file system of our own lies over a disk.
+    DiskLayer(crate::disk::Layer),
+    /// What is done to a disk fails, or takes long, in a layer over it.
+    DiskTrouble(crate::disk::Trouble),
 }
 
 fn mismatch() -> crate::Failure {

@@ -69,6 +69,13 @@ impl Tool {
     }
 }
 
+/// Runs a script of the store's for `/bin/sh`, to a good end. What it starts stays.
+pub(crate) fn run_script(script: &str) -> Result<()> {
+    // The keeper is spared when memory is short; what it starts is not to be.
+    let script = format!("echo 0 >/proc/self/oom_score_adj 2>/dev/null\n{script}");
+    Tool::new("/bin/sh").args(["-c", &script]).quiet().run().map(drop)
+}
+
 impl Running {
     /// Waits for its end, which must be a good one, and returns what it printed.
     pub(crate) fn end(self) -> Result<String> {

@@ -1,4 +1,4 @@
-//! The power of a disk is cut, in a mount namespace with a disk of its own. Needs root and loop devices.
+//! What happens to disks, in a mount namespace with a disk of its own. Needs root and loop devices.
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -8,22 +8,29 @@ mod node;
 use std::io::{BufRead, BufReader};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use deposed_agent::disk::{DiskFull, PowerCut};
+use deposed_agent::disk::{DiskFull, Layer, PowerCut, Trouble, Use};
 use deposed_agent::{Process, Spec};
+use nix::sys::signal::Signal;
 use node::{Node, until};
 use tempfile::TempDir;
 
 /// A mount namespace with a disk at `data`, and a store on it that writes all the time: what it synced
-/// and what it did not, a line at a time.
+/// and what it did not, a line at a time. What is run here is in a pid namespace, which ends with it: a
+/// process that stayed would keep the disk.
 struct Machine {
     folder: TempDir,
     holder: Child,
+    /// The first process inside.
+    inner: u32,
 }
 
 const STORE: &str = "n=0; while :; do n=$((n+1)); echo $n >>unsynced
 if [ $n = 3 ]; then echo acknowledged >synced; sync synced .; echo ok >../ready; fi; sleep 0.01; done";
+
+/// A shell notes its pid as it is known outside, where /proc is of.
+const WHO: &str = "read -r pid rest </proc/self/stat; echo $pid >../pid";
 
 impl Machine {
     fn new() -> Self {
@@ -31,7 +38,8 @@ impl Machine {
         let script = "mount --make-rprivate /; truncate -s 64M img; mkfs.ext4 -q -F img; mkdir data
             mount -o loop,noatime img data && echo up; exec sleep 1000";
         let mut holder = Command::new("setpriv")
-            .args(["--pdeathsig", "KILL", "unshare", "--mount", "sh", "-c", script])
+            .args(["--pdeathsig", "KILL", "unshare", "--mount", "--pid", "--fork", "--kill-child"])
+            .args(["sh", "-c", script])
             .current_dir(folder.path())
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
@@ -40,7 +48,9 @@ impl Machine {
         let mut line = String::new();
         BufReader::new(holder.stdout.take().unwrap()).read_line(&mut line).unwrap();
         assert_eq!(line, "up\n", "these tests need root, unshare, mkfs.ext4 and loop devices");
-        Self { folder, holder }
+        let children = format!("/proc/{0}/task/{0}/children", holder.id());
+        let inner = std::fs::read_to_string(children).unwrap().trim().parse().unwrap();
+        Self { folder, holder, inner }
     }
 
     fn path(&self) -> &Path {
@@ -48,13 +58,14 @@ impl Machine {
     }
 
     fn enter(&self) -> [String; 4] {
-        ["nsenter", "-t", &self.holder.id().to_string(), "-m"].map(str::to_owned)
+        ["nsenter", "-t", &self.inner.to_string(), "-m"].map(str::to_owned)
     }
 
     fn sh(&self, script: &str) -> String {
         let [program, rest @ ..] = self.enter();
         let there = format!("cd {}; {script}", self.path().display());
-        let output = Command::new(program).args(rest).args(["sh", "-c", &there]).output().unwrap();
+        let output =
+            Command::new(program).args(rest).args(["-p", "sh", "-c", &there]).output().unwrap();
         String::from_utf8_lossy(&output.stdout).trim().to_owned()
     }
 
@@ -66,8 +77,8 @@ impl Machine {
     /// Starts the store and waits until it has synced something.
     fn store(&self) -> Process {
         let pid = self.sh(&format!(
-            "cd data; setsid -f sh -c 'echo $$ >../pid; {STORE}' >/dev/null 2>&1 </dev/null; cd ..
-             until [ -e ready ]; do sleep 0.01; done; cat pid"
+            "cd data; setsid -f sh -c '{WHO}; {STORE}' >/dev/null 2>&1 </dev/null
+             cd ..; until [ -e ready ]; do sleep 0.01; done; cat pid"
         ));
         Process::of(pid.parse().unwrap()).unwrap()
     }
@@ -136,7 +147,6 @@ fn disks_of_others_are_refused() {
     let refusal = node.try_apply(Spec::PowerCut(own)).unwrap_err();
     assert!(refusal.reason.contains("one of its own"), "{refusal}");
     assert!(store.lives());
-    machine.sh("for p in /proc/[0-9]*; do [ \"$(readlink $p/cwd)\" = \"$PWD/data\" ] && kill -9 ${p#/proc/}; done");
 }
 
 /// A full disk takes nothing more, not even what is freed; and it has its room again.
@@ -158,4 +168,111 @@ fn a_full_disk_takes_nothing() {
     node.undo();
     assert!(!machine.sh(write).contains("No space left"));
     assert_eq!(machine.sh("cat log; ls -A data | grep -v lost+found"), "started");
+}
+
+/// Where the data of a machine is, how it is stopped and how it is started, as notes in its log.
+fn layer(machine: &Machine) -> Spec {
+    let note = |word: &str| format!("echo {word} >>{}/log", machine.path().display());
+    let data = machine.path().join("data");
+    Spec::DiskLayer(Layer { data, stop: note("stopped"), start: note("started") })
+}
+
+/// What programs do to files, all of it; prints what there is afterwards.
+const WORK: &str = "set -e; cd data; umask 027; cp -a /usr/share/common-licenses /etc/alternatives .
+mkdir -p a/b; echo one >a/b/file; echo two >>a/b/file; ln a/b/file a/hard; ln -s b/file a/soft; mv a/b/file a/moved
+chmod 640 a/moved; chown 7:8 a/hard; mkfifo a/fifo; truncate -s 3 a/hard
+fallocate -l 100K a/big; dd if=/dev/zero of=a/big bs=1k count=3 conv=notrunc,fsync 2>/dev/null; sync a
+flock a/big true; rm -r a/b; exec 3<>a/gone; rm a/gone; echo kept >&3; grep -q kept /proc/self/fd/3 || true
+mkdir -m 2775 shared; chgrp 9 shared; chmod g+s shared; touch shared/new; df . >/dev/null; mv -n a/big a/moved
+setpriv --reuid 7 --regid 8 --clear-groups sh -c '! touch mine 2>/dev/null'; chmod 777 .
+setpriv --reuid 7 --regid 8 --clear-groups touch mine; chmod 755 .
+touch -hd @1000000001 a/soft; touch -d @1000000000 a/big; stat -c %Y a/soft a/big alternatives/README
+find . -name lost+found -prune -o -printf '%P %y %m %n %U %G %l\\n' | sort; find . -type f -exec cksum {} + | sort";
+
+/// What is done through the layer is done to what lies beneath, the same as without.
+#[test]
+fn a_layer_passes_everything_through() {
+    let (with, without) = (Machine::new(), Machine::new());
+    let mut node = with.agent();
+    node.apply(layer(&with));
+    assert!(with.sh("cat /proc/mounts").contains("data fuse.deposed rw"));
+    assert_eq!(with.sh("cat log"), "stopped\nstarted");
+    let (done, expected) = (with.sh(WORK), without.sh(WORK));
+    assert!(done.lines().count() > 20, "{done}");
+    assert_eq!(done, expected);
+    let look = "cd data; find . -type f -exec cksum {} + | sort";
+    let before = with.sh(look);
+    node.undo();
+    assert!(!with.sh("cat /proc/mounts").contains("fuse.deposed"));
+    assert_eq!(with.sh(look), before);
+    assert!(with.sh("cat log").ends_with("stopped\nstarted"), "{}", with.sh("cat log"));
+}
+
+/// What is to fail fails, nothing else does, and it counts what others met; a sync takes its time.
+#[test]
+fn trouble_is_what_was_asked_for() {
+    let machine = Machine::new();
+    let data = machine.path().join("data");
+    machine.sh("echo old >data/file");
+    let mut node = machine.agent();
+    node.try_apply_as("layer-1", layer(&machine)).unwrap();
+    let tries = [
+        (Use::Read, "cat data/file"),
+        (Use::Write, "echo new | dd of=data/file conv=notrunc"),
+        (Use::Fsync, "sync data/file"),
+    ];
+    for (wrong, _) in &tries {
+        machine.sh("cat data/file");
+        let trouble = Trouble { data: data.clone(), fail: vec![*wrong], fsync_ms: 0 };
+        let seen = node.apply(Spec::DiskTrouble(trouble));
+        assert!(seen.summary.contains("the store met 0"), "{}", seen.summary);
+        for (what, script) in &tries {
+            let said = machine.sh(&format!("({script}) 2>&1"));
+            assert_eq!(said.contains("Input/output error"), what == wrong, "{wrong:?} {said}");
+        }
+        until("it is counted", || !node.prove().summary.contains("met 0"));
+        node.undo();
+        for (_, script) in &tries {
+            let said = machine.sh(&format!("({script}) 2>&1"));
+            assert!(!said.contains("error"), "{said}");
+        }
+    }
+    node.apply(Spec::DiskTrouble(Trouble { data, fail: vec![], fsync_ms: 400 }));
+    let took = || {
+        let (start, said) = (Instant::now(), machine.sh("sync data/file; cat data/file"));
+        (start.elapsed() >= Duration::from_millis(400), said)
+    };
+    assert_eq!(took(), (true, "new".to_owned()));
+    node.undo();
+    until("a sync takes no time", || !took().0);
+    // Nor does a store that waits keep anybody waiting when it is over.
+    node.undo_as("layer-1");
+    assert_eq!(machine.sh("ls -A data | grep -v lost+found; cat data/file"), "file\nnew");
+}
+
+/// A server that dies leaves requests that fail and none that hang, and the keeper takes its mount away;
+/// also if it only stands still.
+#[test]
+fn a_dead_layer_hangs_nobody() {
+    for signal in [Signal::SIGKILL, Signal::SIGSTOP] {
+        let machine = Machine::new();
+        machine.sh("echo old >data/file");
+        let mut node = machine.agent();
+        node.apply(layer(&machine));
+        let holder = std::fs::read(node.home().volatile().join("faults/test-1.holder")).unwrap();
+        let holder: Process = serde_json::from_slice(&holder).unwrap();
+        holder.signal(signal).unwrap();
+        if signal == Signal::SIGKILL {
+            until("it is gone", || !holder.lives());
+            let said = machine.sh("cat data/file 2>&1");
+            assert!(said.contains("connect"), "{said}");
+            let seen = node.prove();
+            assert!(seen.summary.contains("the process that holds it is gone"), "{seen:?}");
+        }
+        node.kill_agent();
+        node.end_lease();
+        until("it is undone", || node.is_clean());
+        assert_eq!(machine.sh("cat data/file; grep -c fuse.deposed /proc/mounts"), "old\n0");
+        assert!(machine.sh("cat log").ends_with("stopped\nstarted"));
+    }
 }

@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::json;
 
 use super::filesystem::FileSystem;
-use crate::tool::Tool;
+use crate::tool::run_script;
 use crate::{Failure, Home, Primitive, Result, Sight};
 
 /// What a program could not write any more counts as full, in bytes.
@@ -135,10 +135,7 @@ impl Primitive for DiskFull {
             }
             _ => {}
         }
-        let Some(script) = &undo.start else { return Ok(()) };
-        // The keeper is spared when memory is short; what it starts is not to be.
-        let script = format!("echo 0 >/proc/self/oom_score_adj 2>/dev/null\n{script}");
-        Tool::new("/bin/sh").args(["-c", &script]).quiet().run().map(drop)
+        undo.start.as_deref().map_or(Ok(()), run_script)
     }
 
     fn prove_undone(undo: &Filled) -> Result<Sight> {

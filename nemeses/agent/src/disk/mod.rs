@@ -2,7 +2,9 @@
 
 mod filesystem;
 mod full;
+mod layer;
 mod power_cut;
 
 pub use full::{DiskFull, Filled};
+pub use layer::{Laid, Layer, Trouble, Troubled, Use};
 pub use power_cut::{Cut, PowerCut};

@@ -22,7 +22,7 @@ use serde_json::json;
 use super::filesystem::FileSystem;
 use crate::clock::scope;
 use crate::stop::stop;
-use crate::tool::Tool;
+use crate::tool::run_script;
 use crate::{Failure, Home, Look, Primitive, Process, Result, Sight};
 
 /// Length of the file that is written and not synced.
@@ -212,10 +212,7 @@ impl Primitive for PowerCut {
         }
         // It stands still where the cut failed half-way.
         undo.processes.iter().try_for_each(|process| process.signal(Signal::SIGCONT))?;
-        let Some(script) = &undo.start else { return Ok(()) };
-        // The keeper is spared when memory is short; what it starts is not to be.
-        let script = format!("echo 0 >/proc/self/oom_score_adj 2>/dev/null\n{script}");
-        Tool::new("/bin/sh").args(["-c", &script]).quiet().run().map(drop)
+        undo.start.as_deref().map_or(Ok(()), run_script)
     }
 
     fn prove_undone(undo: &Cut) -> Result<Sight> {

@@ -4,7 +4,7 @@ use std::io::{BufRead, BufReader, Write};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use deposed_agent::{Failure, Home, Journal, Reply, Request, Sight, Spec};
+use deposed_agent::{Failure, Home, Journal, Lease, Reply, Request, Sight, Spec};
 use tempfile::TempDir;
 
 /// A conversation with an agent, which has been given a lease.
@@ -58,7 +58,12 @@ impl Node {
     }
 
     pub(crate) fn try_apply(&mut self, spec: Spec) -> Result<(), Failure> {
-        match self.ask(&Request::Apply { name: "test-1".into(), spec }) {
+        self.try_apply_as("test-1", spec)
+    }
+
+    /// The same, under another name than usual.
+    pub(crate) fn try_apply_as(&mut self, name: &str, spec: Spec) -> Result<(), Failure> {
+        match self.ask(&Request::Apply { name: name.into(), spec }) {
             Reply::Done => Ok(()),
             Reply::Failed(failure) => Err(failure),
             other => panic!("{other:?}"),
@@ -79,7 +84,12 @@ impl Node {
 
     /// Undoes it and has that seen.
     pub(crate) fn undo(&mut self) -> Sight {
-        let sight = self.seen(&Request::Undo { name: "test-1".into() });
+        self.undo_as("test-1")
+    }
+
+    /// The same, under another name than usual.
+    pub(crate) fn undo_as(&mut self, name: &str) -> Sight {
+        let sight = self.seen(&Request::Undo { name: name.into() });
         assert!(sight.holds, "{sight:?}");
         sight
     }
@@ -95,6 +105,11 @@ impl Node {
     pub(crate) fn kill_agent(&mut self) {
         self.agent.kill().unwrap();
         self.agent.wait().unwrap();
+    }
+
+    /// Lets the lease run out now.
+    pub(crate) fn end_lease(&self) {
+        Lease::new(&self.home()).end().unwrap();
     }
 
     /// Whether nothing is left to be undone.
