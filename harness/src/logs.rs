@@ -117,7 +117,7 @@ impl Logs {
             });
             matches.append(&mut found);
         }
-        Ok(LogPatterns { patterns, files: self.files.len(), matches })
+        Ok(LogPatterns { patterns, files: self.files.len(), matches, forgiven: 0 })
     }
 
     /// The lines around a window of wall time (nanoseconds since the Unix epoch). `zones` tells how

@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 
 use deposed_checkers::{Checker, Claims, Stats, Verdict};
 use deposed_history::{History, ReadError, ReadOptions};
+use deposed_nemeses::may_give_up;
 use deposed_report::{Check, Ending, Line, LogExcerpt, Plan, Report, Run, window_of_interest};
 use deposed_workloads::Workload;
 
@@ -122,7 +123,8 @@ pub fn conclude(
     progress: &Progress,
 ) -> Result<Concluded, VerdictError> {
     let history = load(&folder.history(), &ReadOptions::default(), progress)?;
-    let found = case.logs.search(case.crash_patterns)?;
+    let mut found = case.logs.search(case.crash_patterns)?;
+    found.forgive(&may_give_up(&history));
     let mut checkers = case.checkers;
     let crashes = Logs::crashes(&found);
     if found.files > 0 {

@@ -149,24 +149,28 @@ pub(crate) async fn start_undone(
     cx: &FaultContext,
     undone: BTreeMap<String, Result<Sight, FaultError>>,
 ) -> Vec<String> {
-    let mut late = Vec::new();
-    let mut starting = JoinSet::new();
+    let (mut late, mut nodes) = (Vec::new(), Vec::new());
     // A node that does not answer must not keep the others down.
     for (node, undone) in undone {
-        if let Err(error) = undone {
-            late.push(format!("{node}: {error}"));
-            continue;
-        }
-        let cx = cx.clone();
-        starting.spawn(async move { start(&cx, &node).await.map_err(|e| (node, e)) });
-    }
-    while let Some(started) = starting.join_next().await {
-        if let Err((node, error)) = started.expect("starting a store does not panic") {
-            late.push(format!("{node}: {error}"));
+        match undone {
+            Ok(_) => nodes.push(node),
+            Err(error) => late.push(format!("{node}: {error}")),
         }
     }
+    late.extend(start_all(cx, nodes).await);
     late.sort();
     late
+}
+
+/// Starts the store on nodes, all at once, and waits until it is ready there. Says what does not work.
+pub(crate) async fn start_all(cx: &FaultContext, nodes: Vec<String>) -> Vec<String> {
+    let mut starting = JoinSet::new();
+    for node in nodes {
+        let cx = cx.clone();
+        starting.spawn(async move { start(&cx, &node).await.map_err(|e| format!("{node}: {e}")) });
+    }
+    let started = starting.join_all().await;
+    started.into_iter().filter_map(Result::err).collect()
 }
 
 /// Starts the store on a node and waits until it is ready.

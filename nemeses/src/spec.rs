@@ -1,13 +1,17 @@
 //! `--faults partition:one,kill,pause:n1+n2`: one lane for each fault, read without touching
 //! anything, every mistake reported at once.
 
+use std::collections::BTreeSet;
+
 use deposed_agent::{Protocol, Scope};
 use deposed_core::{Nemesis, System};
+use deposed_history::{History, episodes};
 
 use crate::agents::Agents;
 use crate::claims::Claims;
 use crate::clock::Clock;
 use crate::disk_full::DiskFull;
+use crate::disk_trouble::{DiskTrouble, Wanted};
 use crate::grudge::Shape;
 use crate::kill::Kill;
 use crate::mistake::{Mistake, suggest};
@@ -32,12 +36,14 @@ pub struct Kind {
     make: Make,
     /// What a system must offer for it.
     needs_processes: bool,
+    /// Whether a store that gives up for it does right.
+    excuses_end: bool,
 }
 
 type Make = fn(Option<&str>, &[String], &Claims, &Agents) -> Result<Box<dyn Nemesis>, Mistake>;
 
 /// Every fault there is. A new one is a line here and a file of its own.
-pub static KINDS: [Kind; 12] = [
+pub static KINDS: [Kind; 14] = [
     links(
         "partition",
         "cut the network between nodes, or a port alone (partition:one@tcp/2380)",
@@ -92,6 +98,7 @@ pub static KINDS: [Kind; 12] = [
         words: &Clock::WORDS,
         make: |arg, nodes, claims, agents| Ok(Box::new(Clock::parse(arg, nodes, claims, agents)?)),
         needs_processes: true,
+        excuses_end: false,
     },
     Kind {
         name: "packets",
@@ -99,6 +106,7 @@ pub static KINDS: [Kind; 12] = [
         words: &Packets::WORDS,
         make: |arg, nodes, _, agents| Ok(Box::new(Packets::parse(arg, nodes, agents)?)),
         needs_processes: false,
+        excuses_end: false,
     },
     store(
         "power-cut",
@@ -107,19 +115,51 @@ pub static KINDS: [Kind; 12] = [
             Ok(Box::new(PowerCut::new(target(arg, nodes)?, claims.clone(), agents.clone())))
         },
     ),
-    store("disk-full", "leave no room on the store's disk", |arg, nodes, claims, agents| {
-        Ok(Box::new(DiskFull::new(target(arg, nodes)?, claims.clone(), agents.clone())))
-    }),
+    Kind {
+        excuses_end: true,
+        ..store("disk-full", "leave no room on the store's disk", |arg, nodes, claims, agents| {
+            Ok(Box::new(DiskFull::new(target(arg, nodes)?, claims.clone(), agents.clone())))
+        })
+    },
+    Kind {
+        name: "disk-error",
+        about: "let reads, writes or syncs of the store's data fail (input/output error)",
+        words: &DiskTrouble::ERROR_WORDS,
+        make: |arg, nodes, claims, agents| {
+            let wanted = Wanted::Errors(Vec::new());
+            Ok(Box::new(DiskTrouble::parse(wanted, arg, nodes, claims, agents)?))
+        },
+        needs_processes: true,
+        excuses_end: true,
+    },
+    Kind {
+        name: "slow-disk",
+        about: "let syncs of the store's data take long",
+        words: &DiskTrouble::SLOW_WORDS,
+        make: |arg, nodes, claims, agents| {
+            let wanted = Wanted::Slow(None);
+            Ok(Box::new(DiskTrouble::parse(wanted, arg, nodes, claims, agents)?))
+        },
+        needs_processes: true,
+        excuses_end: false,
+    },
 ];
 
 /// A fault of the links between nodes.
 const fn links(name: &'static str, about: &'static str, make: Make) -> Kind {
-    Kind { name, about, words: &Shape::WORDS, make, needs_processes: false }
+    Kind { name, about, words: &Shape::WORDS, make, needs_processes: false, excuses_end: false }
 }
 
 /// A fault of the store's processes.
 const fn store(name: &'static str, about: &'static str, make: Make) -> Kind {
-    Kind { name, about, words: &Target::WORDS, make, needs_processes: true }
+    Kind { name, about, words: &Target::WORDS, make, needs_processes: true, excuses_end: false }
+}
+
+/// The nodes of a run on which its store may have given up, rightly, for what was done to its data.
+pub fn may_give_up(history: &History) -> BTreeSet<String> {
+    let excuses = |fault: &str| KINDS.iter().any(|kind| kind.name == fault && kind.excuses_end);
+    let hurt = episodes(history).into_iter().filter(|episode| excuses(&episode.fault));
+    hurt.flat_map(|episode| episode.nodes).collect()
 }
 
 fn target(arg: Option<&str>, nodes: &[String]) -> Result<Option<Target>, Mistake> {
@@ -313,7 +353,7 @@ mod tests {
             problems("weather", 3),
             ["`weather`: no such fault; known are partition, reject, flap, kill, \
              restart, pause, freeze, slow, clock, packets, power-cut, \
-             disk-full"]
+             disk-full, disk-error, slow-disk"]
         );
     }
 

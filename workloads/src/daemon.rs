@@ -12,6 +12,9 @@ const FUNCTIONS: &str = include_str!("daemon.sh");
 /// Starts the service on the data there is, unless it runs.
 pub(crate) const START: &str = "start_service";
 
+/// Kills whatever is left of it.
+pub(crate) const STOP: &str = "kill_service";
+
 /// A service of one node.
 #[derive(Debug, Clone)]
 pub(crate) struct Daemon {
@@ -66,7 +69,7 @@ impl Daemon {
 
     /// Kills whatever is left of it. Does nothing if nothing is.
     pub(crate) async fn kill(&self, remote: &dyn Remote) -> Result<(), RemoteError> {
-        remote.run(Command::new(self.script("kill_service")).idempotent()).await.map(drop)
+        remote.run(Command::new(self.script(STOP)).idempotent()).await.map(drop)
     }
 
     /// Its living processes, the leader first.

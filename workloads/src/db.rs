@@ -10,7 +10,7 @@ use deposed_core::{
 use tokio::time::{Instant, sleep, timeout};
 
 use crate::blueprint::{Blueprint, PrimariesBy, Readiness};
-use crate::daemon::{Daemon, START, quote};
+use crate::daemon::{Daemon, START, STOP, quote};
 use crate::system::{DescribedSystem, NodePart};
 
 /// A stop command may take this long before what is left is killed.
@@ -200,6 +200,10 @@ impl ProcessControl for DescribedSystem {
 
     fn start_script(&self, _cluster: &Cluster, node: &Node) -> Option<String> {
         Some(self.part(&node.name)?.blueprint.daemon.script(START))
+    }
+
+    fn stop_script(&self, node: &Node) -> Option<String> {
+        Some(self.part(&node.name)?.blueprint.daemon.script(STOP))
     }
 
     fn data(&self, node: &Node) -> Option<String> {

@@ -180,6 +180,12 @@ pub trait ProcessControl: Send + Sync {
         None
     }
 
+    /// Kills every process of the store on a node and returns when they are gone, as one idempotent
+    /// shell script that needs nobody: enables faults for which the store has to be down.
+    fn stop_script(&self, _node: &Node) -> Option<String> {
+        None
+    }
+
     /// The directory of a node that holds the store's data: enables faults of its disk.
     fn data(&self, _node: &Node) -> Option<String> {
         None

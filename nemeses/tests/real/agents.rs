@@ -70,6 +70,8 @@ async fn an_agent_that_lies_is_found_out() {
         ("partition:n1", "still reaches"),
         ("kill:n1", "is still there"),
         ("pause:n1", "is not stopped"),
+        ("disk-error:write:n1", "write works for the node's own tools"),
+        ("slow-disk:400ms:n1", "a sync takes"),
     ] {
         let mut nemesis = nemesis(fault, &cx).await;
         lie(&net);
@@ -86,9 +88,11 @@ async fn an_agent_that_lies_is_found_out() {
 async fn an_agent_that_lies_about_healing_is_found_out() {
     let net = Namespaces::new(2);
     let cx: FaultContext = store::running(&net).await;
-    for (fault, truth) in
-        [("partition:n1", "the rules are still on"), ("pause:n1", "still stopped")]
-    {
+    for (fault, truth) in [
+        ("partition:n1", "the rules are still on"),
+        ("pause:n1", "still stopped"),
+        ("disk-error:fsync:n1", "a layer is still mounted"),
+    ] {
         let mut nemesis = nemesis(fault, &cx).await;
         let (choice, seen) = hurt(&mut *nemesis, &cx, NAME).await;
         assert_proven(&seen);

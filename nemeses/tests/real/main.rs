@@ -4,6 +4,7 @@
 
 mod agents;
 mod clock;
+mod disks;
 mod lanes;
 mod namespaces;
 mod packets;

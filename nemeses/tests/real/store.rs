@@ -1,4 +1,4 @@
-//! A "store" for tests: on each node, a group of shells that do next to nothing. `n1` leads.
+//! A "store" for tests: on each node, a group of shells that write a line now and then. `n1` leads.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -13,10 +13,21 @@ use crate::namespaces::Namespaces;
 
 const START: &str = r#"
 read -r p 2>/dev/null </run/store.pid && kill -0 "$p" 2>/dev/null && exit 0
-setsid sh -c 'echo $$ >/run/store.pid; sleep 1000 & while :; do sleep 0.05; done' \
-  </dev/null >/dev/null 2>&1 &
+mkdir -p /var/lib/store
+setsid sh -c 'cd /var/lib/store; echo $$ >/run/store.pid; sleep 1000 &
+  while :; do echo beat >>beats; sync beats; sleep 0.05; done' </dev/null >/dev/null 2>&1 &
 sleep 0.1
 "#;
+
+const STOP: &str = r#"
+read -r g 2>/dev/null </run/store.pid || exit 0
+n=0
+while kill -s KILL -- "-$g" 2>/dev/null; do n=$((n+1)); [ $n -lt 200 ] || exit 1; sleep 0.02; done
+true
+"#;
+
+/// Where its data is.
+pub(crate) const DATA: &str = "/var/lib/store";
 
 /// Lists the group: `PID START` a line, the leader first.
 const LIST: &str = r#"
@@ -124,6 +135,12 @@ impl ProcessControl for Store {
     }
     fn start_script(&self, _: &Cluster, _: &Node) -> Option<String> {
         Some(START.into())
+    }
+    fn stop_script(&self, _: &Node) -> Option<String> {
+        Some(STOP.into())
+    }
+    fn data(&self, _: &Node) -> Option<String> {
+        Some(DATA.into())
     }
 }
 
