@@ -3,6 +3,7 @@
 mod agents;
 mod claims;
 mod clock;
+mod damage;
 mod disk_full;
 mod disk_trouble;
 mod fanout;

@@ -10,6 +10,7 @@ use deposed_history::{History, episodes};
 use crate::agents::Agents;
 use crate::claims::Claims;
 use crate::clock::Clock;
+use crate::damage::{self, Damage};
 use crate::disk_full::DiskFull;
 use crate::disk_trouble::{DiskTrouble, Wanted};
 use crate::grudge::Shape;
@@ -43,7 +44,7 @@ pub struct Kind {
 type Make = fn(Option<&str>, &[String], &Claims, &Agents) -> Result<Box<dyn Nemesis>, Mistake>;
 
 /// Every fault there is. A new one is a line here and a file of its own.
-pub static KINDS: [Kind; 14] = [
+pub static KINDS: [Kind; 16] = [
     links(
         "partition",
         "cut the network between nodes, or a port alone (partition:one@tcp/2380)",
@@ -142,6 +143,27 @@ pub static KINDS: [Kind; 14] = [
         },
         needs_processes: true,
         excuses_end: false,
+    },
+    Kind {
+        name: "corrupt",
+        about: "kill the store, flip a bit of its data or cut a file short, start it on that",
+        words: &Damage::CORRUPT_WORDS,
+        make: |arg, nodes, claims, agents| {
+            let wanted = damage::Wanted::Corrupt(None);
+            Ok(Box::new(Damage::parse(wanted, arg, nodes, claims, agents)?))
+        },
+        needs_processes: true,
+        excuses_end: true,
+    },
+    Kind {
+        name: "wipe",
+        about: "kill the store, take all its data away, start it without; never of a majority",
+        words: &Damage::WIPE_WORDS,
+        make: |arg, nodes, claims, agents| {
+            Ok(Box::new(Damage::parse(damage::Wanted::Wipe, arg, nodes, claims, agents)?))
+        },
+        needs_processes: true,
+        excuses_end: true,
     },
 ];
 
@@ -353,7 +375,7 @@ mod tests {
             problems("weather", 3),
             ["`weather`: no such fault; known are partition, reject, flap, kill, \
              restart, pause, freeze, slow, clock, packets, power-cut, \
-             disk-full, disk-error, slow-disk"]
+             disk-full, disk-error, slow-disk, corrupt, wipe"]
         );
     }
 

@@ -12,6 +12,9 @@ const FUNCTIONS: &str = include_str!("daemon.sh");
 /// Starts the service on the data there is, unless it runs.
 pub(crate) const START: &str = "start_service";
 
+/// Succeeds if it runs.
+pub(crate) const RUNS: &str = "members; [ -n \"$members\" ]";
+
 /// Kills whatever is left of it.
 pub(crate) const STOP: &str = "kill_service";
 

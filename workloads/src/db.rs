@@ -10,7 +10,7 @@ use deposed_core::{
 use tokio::time::{Instant, sleep, timeout};
 
 use crate::blueprint::{Blueprint, PrimariesBy, Readiness};
-use crate::daemon::{Daemon, START, STOP, quote};
+use crate::daemon::{Daemon, RUNS, START, STOP, quote};
 use crate::system::{DescribedSystem, NodePart};
 
 /// A stop command may take this long before what is left is killed.
@@ -204,6 +204,10 @@ impl ProcessControl for DescribedSystem {
 
     fn stop_script(&self, node: &Node) -> Option<String> {
         Some(self.part(&node.name)?.blueprint.daemon.script(STOP))
+    }
+
+    fn runs_script(&self, node: &Node) -> Option<String> {
+        Some(self.part(&node.name)?.blueprint.daemon.script(RUNS))
     }
 
     fn data(&self, node: &Node) -> Option<String> {

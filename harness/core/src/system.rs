@@ -186,6 +186,11 @@ pub trait ProcessControl: Send + Sync {
         None
     }
 
+    /// Succeeds if the store runs on a node, as one shell script that needs nobody.
+    fn runs_script(&self, _node: &Node) -> Option<String> {
+        None
+    }
+
     /// The directory of a node that holds the store's data: enables faults of its disk.
     fn data(&self, _node: &Node) -> Option<String> {
         None

@@ -12,6 +12,7 @@ use std::time::{Duration, Instant};
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
+use crate::clock::scope::{members, session_of};
 use crate::tool::Tool;
 use crate::{Failure, Home, Primitive, Process, Result, Sight};
 
@@ -159,6 +160,19 @@ impl Primitive for Freeze {
         make(&undo.folder())?;
         for (process, _) in undo.homes.iter().filter(|(process, _)| process.lives()) {
             join(&undo.folder(), process.pid)?;
+        }
+        // What was begun since somebody looked, until nothing was: what a member begins is one.
+        let sessions = undo.homes.iter().filter_map(|(process, _)| session_of(*process)).collect();
+        loop {
+            let inside = undo.members();
+            let mut late = members(&sessions);
+            late.retain(|member| !inside.contains(&member.process.pid));
+            if late.is_empty() {
+                break;
+            }
+            for member in late {
+                join(&undo.folder(), member.process.pid)?;
+            }
         }
         undo.freeze(true)?;
         let end = Instant::now() + SETTLED_WITHIN;

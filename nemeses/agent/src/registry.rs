@@ -104,6 +104,8 @@ primitives! {
     PowerCut(crate::disk::PowerCut),
     /// A disk is full.
     DiskFull(crate::disk::DiskFull),
+    /// A store's data is damaged or gone, and the store is down until that is undone.
+    Damage(crate::disk::Damage),
     /// A file system of our own lies over a disk.
     DiskLayer(crate::disk::Layer),
     /// What is done to a disk fails, or takes long, in a layer over it.

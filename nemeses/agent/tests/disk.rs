@@ -10,7 +10,7 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use deposed_agent::disk::{DiskFull, Layer, PowerCut, Trouble, Use};
+use deposed_agent::disk::{Damage, DiskFull, Harm, Layer, PowerCut, Trouble, Use};
 use deposed_agent::{Process, Spec};
 use nix::sys::signal::Signal;
 use node::{Node, until};
@@ -275,4 +275,68 @@ fn a_dead_layer_hangs_nobody() {
         assert_eq!(machine.sh("cat data/file; grep -c fuse.deposed /proc/mounts"), "old\n0");
         assert!(machine.sh("cat log").ends_with("stopped\nstarted"));
     }
+}
+
+/// Damage of the data of a store that lives on it as long as `file` says what it should.
+fn damage(machine: &Machine, harm: Harm, seed: u64) -> Spec {
+    let there = |script: &str| format!("cd {}; {script}", machine.path().display());
+    Spec::Damage(Damage {
+        data: machine.path().join("data/store"),
+        harm,
+        seed,
+        stop: there("rm -f runs; echo stopped >>log"),
+        start: there("echo started >>log; echo >runs"),
+        runs: there(
+            "f=data/store/file; [ -e runs ] && { [ ! -e $f ] || [ \"$(cat $f)\" = right ]; }",
+        ),
+    })
+}
+
+/// A store that lives on damaged data is left with it; one that does not is given back what it had.
+#[test]
+fn damage_stays_unless_the_store_gives_up_on_it() {
+    let machine = Machine::new();
+    let mut node = machine.agent();
+    machine.sh("mkdir data/store; printf right >data/store/file; echo other >data/store/other");
+    let whole = |machine: &Machine| {
+        machine.sh("cd data; cat store/file; echo; cat store/other; ls -A | grep deposed")
+    };
+    let (mut flips, mut ends) = (Vec::new(), Vec::new());
+    for seed in 0..4 {
+        node.apply(damage(&machine, Harm::Flip { files: "f*".into() }, seed));
+        flips.push(machine.sh("cksum <data/store/file; stat -c %s data/store/file"));
+        node.undo();
+        assert_eq!(whole(&machine), "right\nother", "what it gave up on");
+        let seen = node.apply(damage(&machine, Harm::Truncate { files: "file".into() }, seed));
+        let length = machine.sh("stat -c %s data/store/file");
+        assert!(seen.summary.contains(&format!("has {length} bytes and had 5")), "{seen:?}");
+        ends.push(length);
+        node.undo();
+    }
+    assert!(flips.iter().all(|flip| flip.ends_with("\n5")), "{flips:?}");
+    flips.sort();
+    flips.dedup();
+    assert!(flips.len() > 1, "{flips:?}");
+    let seen = node.apply(damage(&machine, Harm::Flip { files: "oth*".into() }, 1));
+    assert!(seen.summary.contains("/other is 0x"), "{}", seen.summary);
+    node.undo();
+    assert!(!whole(&machine).contains("other"), "what it does not look at");
+    let refusal = node.try_apply(damage(&machine, Harm::Flip { files: "none".into() }, 1));
+    assert!(refusal.unwrap_err().reason.contains("no file"));
+}
+
+/// Data that is gone is gone, and a store that cannot do without has it again; also if nobody but the
+/// keeper undoes it.
+#[test]
+fn wiped_data_is_gone() {
+    let machine = Machine::new();
+    let mut node = machine.agent();
+    machine.sh("mkdir -m 700 data/store; chown 7:8 data/store; echo wrong >data/store/file");
+    node.apply(damage(&machine, Harm::Wipe, 0));
+    assert_eq!(machine.sh("ls -A data/store; stat -c '%a %u %g' data/store"), "700 7 8");
+    node.kill_agent();
+    node.end_lease();
+    until("it is undone", || node.is_clean());
+    // There is no file it could dislike: it lives on nothing.
+    assert_eq!(machine.sh("ls -A data | grep -v lost+found; ls -A data/store; cat runs"), "store");
 }

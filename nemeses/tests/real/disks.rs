@@ -9,7 +9,7 @@ use crate::{NAME, agents, assert_proven, hurt, nemesis, nemesis_with, store};
 /// What must not be left: a mount of ours, files of ours, a store that is down.
 const LEFT: &str = "grep fuse.deposed /proc/mounts; ls -A /var/lib/store | grep deposed; \
     find /run/deposed/faults /var/lib/deposed-agent/faults /run/deposed/layers -mindepth 1; \
-    kill -0 $(cat /run/store.pid) || echo down";
+    ls -A /var/lib | grep aside; kill -0 $(cat /run/store.pid) || echo down";
 
 /// What fails is what was asked for, on the node that was chosen; and everything works again, for the
 /// store too.
@@ -62,4 +62,45 @@ async fn slow_disks_are_slow_until_the_lease_runs_out() {
         assert!(Instant::now() < patience, "{:?}", net.everywhere(LEFT));
         tokio::time::sleep(Duration::from_millis(200)).await;
     }
+}
+
+/// A store that looks at its data gives up on what was damaged and has it back; one that finds none begins
+/// anew.
+#[tokio::test]
+async fn data_is_damaged_and_gone() {
+    let net = Namespaces::new(3);
+    let cx = store::running(&net).await;
+    let read = |number| net.node(number).sh(&format!("grep -avcx beat {DATA}/beats"));
+    let agents = agents(3);
+    let mut corrupt = nemesis_with("corrupt:flip=beats:n1", &cx, &agents).await;
+    let (choice, seen) = hurt(&mut *corrupt, &cx, NAME).await;
+    assert_proven(&seen);
+    assert!(seen.summary.contains("/var/lib/store/beats is 0x"), "{}", seen.summary);
+    assert_ne!(read(1), "0");
+    let seen = corrupt.heal(&cx, &choice, NAME).await.unwrap();
+    assert_proven(&seen);
+    assert!(seen.summary.contains("has its old data again and is ready: n1"), "{}", seen.summary);
+    assert_eq!(read(1), "0");
+
+    let mut wipe = nemesis_with("wipe:n2", &cx, &agents).await;
+    net.node(2).sh(&format!("touch {DATA}/old"));
+    let (choice, seen) = hurt(&mut *wipe, &cx, NAME).await;
+    assert_proven(&seen);
+    assert_eq!(net.node(2).sh(&format!("ls -A {DATA}")), "");
+    let seen = wipe.heal(&cx, &choice, NAME).await.unwrap();
+    assert_proven(&seen);
+    assert!(seen.summary.contains("ready on what is left: n2"), "{}", seen.summary);
+    assert_eq!(net.node(2).sh(&format!("ls -A {DATA}")), "beats");
+
+    // Nobody heals: the node itself gives the store back what it cannot do without.
+    let mut cut = nemesis_with("corrupt:truncate=beats:n3", &cx, &agents).await;
+    let (_, seen) = hurt(&mut *cut, &cx, NAME).await;
+    assert_proven(&seen);
+    drop((corrupt, wipe, cut, agents));
+    let patience = Instant::now() + Duration::from_secs(60);
+    while net.everywhere(LEFT) != ["", "", ""] {
+        assert!(Instant::now() < patience, "{:?}", net.everywhere(LEFT));
+        tokio::time::sleep(Duration::from_millis(200)).await;
+    }
+    assert_eq!(read(3), "0");
 }

@@ -1,4 +1,5 @@
-//! A "store" for tests: on each node, a group of shells that write a line now and then. `n1` leads.
+//! A "store" for tests: on each node, a group of shells that write a line now and then
+//! and do not start if one reads otherwise. `n1` leads.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -13,10 +14,11 @@ use crate::namespaces::Namespaces;
 
 const START: &str = r#"
 read -r p 2>/dev/null </run/store.pid && kill -0 "$p" 2>/dev/null && exit 0
-mkdir -p /var/lib/store
-setsid sh -c 'cd /var/lib/store; echo $$ >/run/store.pid; sleep 1000 &
-  while :; do echo beat >>beats; sync beats; sleep 0.05; done' </dev/null >/dev/null 2>&1 &
-sleep 0.1
+mkdir -p /var/lib/store; rm -f /run/store.pid
+setsid sh -c 'cd /var/lib/store; echo $$ >/run/store.pid
+  ! grep -svqx beat beats || exit; sleep 1000 &
+  while :; do echo beat >>beats; sleep 0.05; done' </dev/null >/dev/null 2>&1 &
+until [ -s /run/store.pid ]; do sleep 0.02; done
 "#;
 
 const STOP: &str = r#"
@@ -138,6 +140,9 @@ impl ProcessControl for Store {
     }
     fn stop_script(&self, _: &Node) -> Option<String> {
         Some(STOP.into())
+    }
+    fn runs_script(&self, _: &Node) -> Option<String> {
+        Some("read -r g </run/store.pid && kill -s 0 -- \"-$g\" 2>/dev/null".into())
     }
     fn data(&self, _: &Node) -> Option<String> {
         Some(DATA.into())

@@ -164,6 +164,17 @@ pub enum Use {
     Fsync,
 }
 
+impl Use {
+    /// `read`, `write`, `fsync`.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Read => "read",
+            Self::Write => "write",
+            Self::Fsync => "fsync",
+        }
+    }
+}
+
 /// Trouble with the data of a store that runs on a [`Layer`].
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Trouble {
@@ -269,7 +280,10 @@ impl Primitive for Trouble {
         }
         let hurt = undo.notes.state().hurt;
         let told = match self.fsync_ms {
-            0 => format!("input/output errors: the store met {hurt}"),
+            0 => {
+                let uses: Vec<&str> = self.fail.iter().map(|what| what.as_str()).collect();
+                format!("input/output errors of {}: the store met {hurt}", uses.join(", "))
+            }
             _ => format!("a sync takes {took_ms} ms: the store waited for {hurt}"),
         };
         Ok(Sight {
