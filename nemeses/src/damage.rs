@@ -12,7 +12,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use async_trait::async_trait;
 use deposed_agent::disk::{Damage as Damaging, Harm};
 use deposed_agent::{Sight, Spec};
-use deposed_core::{Choice, Effect, Evidence, FaultContext, FaultError, Nemesis};
+use deposed_core::{Choice, Effect, Evidence, FaultContext, FaultError, Nemesis, Node};
 use rand::RngExt;
 use rand::seq::IndexedRandom;
 use rand_chacha::ChaCha8Rng;
@@ -326,23 +326,21 @@ impl Nemesis for Damage {
         choice: &Choice,
         name: &str,
     ) -> Result<Evidence, FaultError> {
-        // Whether a store can live on its data shows when it should be ready.
-        let mut gave_up = start_all(cx, choice.nodes.clone()).await;
-        gave_up.sort();
-        for reason in &gave_up {
-            tracing::debug!("gave up on damaged data: {reason}");
-        }
-        let refused =
-            |node: &&String| gave_up.iter().any(|late| late.starts_with(&format!("{node}: ")));
-        let (refused, lives): (Vec<&String>, Vec<&String>) = choice.nodes.iter().partition(refused);
-        // One that neither ends nor gets ready has given up all the same.
+        // Whether a store can live on its data shows when it should be ready. One that neither ends nor
+        // gets ready has given up all the same, and is ended.
+        let gave_up = start_all(cx, choice.nodes.clone()).await;
+        let gave_up =
+            |node: &&Node| gave_up.iter().any(|late| late.starts_with(&format!("{}: ", node.name)));
         let control = processes::control(cx)?;
-        let stops =
-            cx.cluster.nodes().filter(|node| refused.iter().any(|name| **name == *node.name));
+        let stops = cx.cluster.nodes().filter(gave_up);
         let stops =
             stops.filter_map(|node| Some((node.name.to_string(), control.stop_script(node)?)));
         all(on_each(&cx.cluster, stops.collect::<Vec<_>>()).await)?;
         let undone = self.agents.undo(name, &choice.nodes).await;
+        let told = |(node, sight): (&String, &Result<Sight, FaultError>)| {
+            sight.as_ref().ok().map(|sight| format!("{node}: {}", sight.summary))
+        };
+        let told: Vec<String> = undone.iter().filter_map(told).collect();
         let mut late = start_undone(cx, undone).await;
         let hit = cx.cluster.nodes().filter(|node| choice.nodes.contains(&node.name.to_string()));
         let looks = hit
@@ -350,17 +348,9 @@ impl Nemesis for Damage {
         let printed = all(on_each(&cx.cluster, looks.collect::<Vec<_>>()).await)?;
         let aside = printed.into_iter().filter(|(_, said)| !said.is_empty());
         late.extend(aside.map(|(node, path)| format!("{node}: {path} is still put aside")));
-        let words = |nodes: Vec<&String>, what: &str| {
-            let names: Vec<&str> = nodes.into_iter().map(String::as_str).collect();
-            (!names.is_empty()).then(|| format!("{what}: {}", names.join(" ")))
-        };
         let (effect, summary) = if late.is_empty() {
             self.claims.release(&choice.nodes);
-            let told = [
-                words(lives, "ready on what is left"),
-                words(refused, "gave up on it, has its old data again and is ready"),
-            ];
-            (Effect::Proven, told.into_iter().flatten().collect::<Vec<_>>().join("; "))
+            (Effect::Proven, format!("ready on {}: {}", choice.nodes.join(" "), told.join("; ")))
         } else {
             (Effect::Indeterminate, late.join("; "))
         };

@@ -160,6 +160,11 @@ impl Damaged {
         self.aside.join("data")
     }
 
+    /// Says, for a moment, that the store was given back what it had.
+    fn given_back(&self) -> PathBuf {
+        self.aside.with_extension("given-back")
+    }
+
     fn failed<E: std::fmt::Display>(&self, what: &str) -> impl Fn(E) -> Failure + use<E> {
         let attempted = format!("{what} {}", self.data.display());
         move |error| Failure::new(&attempted, error)
@@ -321,6 +326,7 @@ impl Primitive for Damage {
             if !undo.runs() {
                 run_script(&undo.stop)?;
                 undo.put_back().map_err(undo.failed("put back what was in"))?;
+                let _ = fs::write(undo.given_back(), "");
             }
             fs::remove_dir_all(&undo.aside).map_err(undo.failed("forget what was in"))?;
         }
@@ -329,9 +335,15 @@ impl Primitive for Damage {
 
     fn prove_undone(undo: &Damaged) -> Result<Sight> {
         let gone = !undo.aside.exists();
+        let given_back = fs::remove_file(undo.given_back()).is_ok();
         Ok(Sight {
             holds: gone,
-            summary: if gone { "nothing is put aside" } else { "it is still put aside" }.into(),
+            summary: match (gone, given_back) {
+                (false, _) => "what it had is still put aside",
+                (true, true) => "it gave up on that and has what it had again",
+                (true, false) => "it lives on what is left",
+            }
+            .into(),
             figures: json!({}),
         })
     }
