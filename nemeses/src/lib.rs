@@ -14,6 +14,7 @@ mod injections;
 mod journal;
 mod kill;
 mod lane;
+mod limit;
 mod mistake;
 mod packets;
 mod partition;
@@ -26,6 +27,7 @@ mod restart;
 mod schedule;
 mod slow;
 mod spec;
+mod supervisor;
 mod target;
 mod wall;
 

@@ -4,7 +4,7 @@
 use std::collections::BTreeSet;
 
 use deposed_agent::{Protocol, Scope};
-use deposed_core::{Nemesis, System};
+use deposed_core::{Nemesis, ProcessControl, System};
 use deposed_history::{History, episodes};
 
 use crate::agents::Agents;
@@ -15,6 +15,7 @@ use crate::disk_full::DiskFull;
 use crate::disk_trouble::{DiskTrouble, Wanted};
 use crate::grudge::Shape;
 use crate::kill::Kill;
+use crate::limit::{Limit, Resource};
 use crate::mistake::{Mistake, suggest};
 use crate::packets::Packets;
 use crate::partition::{Manner, PartitionNemesis};
@@ -23,6 +24,7 @@ use crate::power_cut::PowerCut;
 use crate::processes::Standstill;
 use crate::restart::Restart;
 use crate::slow::Slow;
+use crate::supervisor::Supervisor;
 use crate::target::Target;
 
 /// A kind of fault, as the command line knows it.
@@ -37,6 +39,8 @@ pub struct Kind {
     make: Make,
     /// What a system must offer for it.
     needs_processes: bool,
+    /// It must name a process that supervises it, too.
+    needs_supervisor: bool,
     /// Whether a store that gives up for it does right.
     excuses_end: bool,
 }
@@ -44,7 +48,7 @@ pub struct Kind {
 type Make = fn(Option<&str>, &[String], &Claims, &Agents) -> Result<Box<dyn Nemesis>, Mistake>;
 
 /// Every fault there is. A new one is a line here and a file of its own.
-pub static KINDS: [Kind; 16] = [
+pub static KINDS: [Kind; 19] = [
     links(
         "partition",
         "cut the network between nodes, or a port alone (partition:one@tcp/2380)",
@@ -99,6 +103,7 @@ pub static KINDS: [Kind; 16] = [
         words: &Clock::WORDS,
         make: |arg, nodes, claims, agents| Ok(Box::new(Clock::parse(arg, nodes, claims, agents)?)),
         needs_processes: true,
+        needs_supervisor: false,
         excuses_end: false,
     },
     Kind {
@@ -107,6 +112,7 @@ pub static KINDS: [Kind; 16] = [
         words: &Packets::WORDS,
         make: |arg, nodes, _, agents| Ok(Box::new(Packets::parse(arg, nodes, agents)?)),
         needs_processes: false,
+        needs_supervisor: false,
         excuses_end: false,
     },
     store(
@@ -131,6 +137,7 @@ pub static KINDS: [Kind; 16] = [
             Ok(Box::new(DiskTrouble::parse(wanted, arg, nodes, claims, agents)?))
         },
         needs_processes: true,
+        needs_supervisor: false,
         excuses_end: true,
     },
     Kind {
@@ -142,6 +149,7 @@ pub static KINDS: [Kind; 16] = [
             Ok(Box::new(DiskTrouble::parse(wanted, arg, nodes, claims, agents)?))
         },
         needs_processes: true,
+        needs_supervisor: false,
         excuses_end: false,
     },
     Kind {
@@ -153,6 +161,7 @@ pub static KINDS: [Kind; 16] = [
             Ok(Box::new(Damage::parse(wanted, arg, nodes, claims, agents)?))
         },
         needs_processes: true,
+        needs_supervisor: false,
         excuses_end: true,
     },
     Kind {
@@ -163,18 +172,62 @@ pub static KINDS: [Kind; 16] = [
             Ok(Box::new(Damage::parse(damage::Wanted::Wipe, arg, nodes, claims, agents)?))
         },
         needs_processes: true,
+        needs_supervisor: false,
         excuses_end: true,
+    },
+    Kind {
+        needs_supervisor: true,
+        words: &Supervisor::WORDS,
+        ..store(
+            "supervisor",
+            "kill or stop the process that supervises the store, alone",
+            |arg, nodes, claims, agents| {
+                Ok(Box::new(Supervisor::parse(arg, nodes, claims, agents)?))
+            },
+        )
+    },
+    Kind {
+        words: &Limit::MEMORY_WORDS,
+        ..store(
+            "memory",
+            "start the store anew with little memory",
+            |arg, nodes, claims, agents| {
+                Ok(Box::new(Limit::parse(Resource::Memory, arg, nodes, claims, agents)?))
+            },
+        )
+    },
+    Kind {
+        words: &Limit::CPU_WORDS,
+        ..store("cpu", "let the store have little of a processor", |arg, nodes, claims, agents| {
+            Ok(Box::new(Limit::parse(Resource::Cpu, arg, nodes, claims, agents)?))
+        })
     },
 ];
 
 /// A fault of the links between nodes.
 const fn links(name: &'static str, about: &'static str, make: Make) -> Kind {
-    Kind { name, about, words: &Shape::WORDS, make, needs_processes: false, excuses_end: false }
+    Kind {
+        name,
+        about,
+        words: &Shape::WORDS,
+        make,
+        needs_processes: false,
+        needs_supervisor: false,
+        excuses_end: false,
+    }
 }
 
 /// A fault of the store's processes.
 const fn store(name: &'static str, about: &'static str, make: Make) -> Kind {
-    Kind { name, about, words: &Target::WORDS, make, needs_processes: true, excuses_end: false }
+    Kind {
+        name,
+        about,
+        words: &Target::WORDS,
+        make,
+        needs_processes: true,
+        needs_supervisor: false,
+        excuses_end: false,
+    }
 }
 
 /// The nodes of a run on which its store may have given up, rightly, for what was done to its data.
@@ -261,6 +314,10 @@ impl LaneSpec {
         let db = system.db();
         let lacks = if self.kind.needs_processes && db.processes().is_none() {
             "does not say which processes are its own"
+        } else if self.kind.needs_supervisor
+            && !db.processes().is_some_and(ProcessControl::is_supervised)
+        {
+            "names no process that supervises it (`supervised` in its service)"
         } else if self.target() == Some("primaries") && db.primaries().is_none() {
             "does not say who leads"
         } else {
@@ -375,7 +432,7 @@ mod tests {
             problems("weather", 3),
             ["`weather`: no such fault; known are partition, reject, flap, kill, \
              restart, pause, freeze, slow, clock, packets, power-cut, \
-             disk-full, disk-error, slow-disk, corrupt, wipe"]
+             disk-full, disk-error, slow-disk, corrupt, wipe, supervisor, memory, cpu"]
         );
     }
 

@@ -24,6 +24,7 @@ pub(crate) struct Blueprint {
     pub(crate) ready: Readiness,
     pub(crate) ready_within: Duration,
     pub(crate) stop: Option<String>,
+    pub(crate) supervised: bool,
     /// Globs of logs besides the daemon's own.
     pub(crate) logs: Vec<String>,
     pub(crate) primaries: Option<PrimariesBy>,
@@ -157,6 +158,7 @@ pub(crate) fn render(
         ready: ready_by,
         ready_within: ready.get_ref().within.0,
         stop: file.service.stop.as_ref().map(|stop| pen.text("service.stop", stop)),
+        supervised: file.service.supervised,
         logs: pen.all("logs.files", &file.logs.files),
         primaries,
         client: client(file.client.get_ref(), &mut pen),

@@ -202,6 +202,10 @@ impl ProcessControl for DescribedSystem {
         Some(self.part(&node.name)?.blueprint.daemon.script(START))
     }
 
+    fn is_supervised(&self) -> bool {
+        self.parts.first().is_some_and(|part| part.blueprint.supervised)
+    }
+
     fn stop_script(&self, node: &Node) -> Option<String> {
         Some(self.part(&node.name)?.blueprint.daemon.script(STOP))
     }

@@ -116,6 +116,9 @@ pub(crate) struct ServiceSection {
     pub(crate) ports: BTreeMap<String, Spanned<toml::Value>>,
     /// The user it runs as; root if absent.
     pub(crate) user: Option<Template>,
+    /// Whether `start` becomes a process that only supervises the store, which are its children.
+    #[serde(default)]
+    pub(crate) supervised: bool,
 }
 
 /// When the store serves. Exactly one of `run`, `port` and `client`.

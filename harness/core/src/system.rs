@@ -180,6 +180,12 @@ pub trait ProcessControl: Send + Sync {
         None
     }
 
+    /// Whether the first of its processes on a node only supervises the others: enables faults of that
+    /// process alone.
+    fn is_supervised(&self) -> bool {
+        false
+    }
+
     /// Kills every process of the store on a node and returns when they are gone, as one idempotent
     /// shell script that needs nobody: enables faults for which the store has to be down.
     fn stop_script(&self, _node: &Node) -> Option<String> {

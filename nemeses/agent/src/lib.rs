@@ -18,6 +18,7 @@
 //! and a line in `registry.rs`. Nothing else changes.
 
 mod agent;
+mod cgroup;
 pub mod clock;
 mod cut;
 pub mod disk;
@@ -29,6 +30,7 @@ mod journal;
 mod keeper;
 mod kill;
 mod lease;
+mod limit;
 pub mod netem;
 pub mod nfqueue;
 mod primitive;
@@ -38,6 +40,7 @@ mod registry;
 mod serve;
 mod slow;
 mod stop;
+mod supervisor;
 mod tool;
 pub mod vdso;
 mod wall;
@@ -52,6 +55,7 @@ pub use journal::{Journal, Record};
 pub use keeper::{heal, keep};
 pub use kill::Kill;
 pub use lease::Lease;
+pub use limit::{Limit, Quota};
 pub use primitive::{Primitive, Sight};
 pub use process::{Look, Process};
 pub use protocol::{Reply, Request};
@@ -59,4 +63,5 @@ pub use registry::{Spec, Undo};
 pub use serve::serve;
 pub use slow::Slow;
 pub use stop::Stop;
+pub use supervisor::{Blow, Supervisor};
 pub use wall::Wall;

@@ -98,6 +98,10 @@ primitives! {
     Freeze(crate::freeze::Freeze),
     /// Processes run a part of the time only.
     Slow(crate::slow::Slow),
+    /// The process that supervises a store is killed or stopped, alone.
+    Supervisor(crate::supervisor::Supervisor),
+    /// Processes get little memory or processor time.
+    Limit(crate::limit::Limit),
     /// Links are bad, by a queue of netfilter.
     Nfqueue(crate::nfqueue::Nfqueue),
     /// The power of a disk is cut, and its store is down until it is undone.

@@ -74,6 +74,9 @@ async fn an_agent_that_lies_is_found_out() {
         ("slow-disk:400ms:n1", "a sync takes"),
         ("corrupt:flip:n1", "does not say what was changed"),
         ("wipe:one", "does not say what was changed"),
+        ("supervisor:stop:n1", "the supervisor on n1"),
+        ("memory:n1", "is not limited"),
+        ("cpu:1%:n1", "is not limited"),
     ] {
         // A liar renews no lease.
         let mut nemesis = nemesis_with(fault, &cx, &agents(300)).await;
@@ -96,6 +99,8 @@ async fn an_agent_that_lies_about_healing_is_found_out() {
         ("pause:n1", "still stopped"),
         ("disk-error:fsync:n1", "a layer is still mounted"),
         ("wipe:n1", "is still put aside"),
+        ("supervisor:stop:n1", "is still stopped"),
+        ("cpu:1%:n1", "is still limited"),
     ] {
         // A liar renews no lease.
         let mut nemesis = nemesis_with(fault, &cx, &agents(300)).await;

@@ -248,3 +248,75 @@ async fn restart_gives_several_lives() {
     assert_eq!(net.everywhere("cat /run/store.pid"), last);
     assert!(net.node(1).sh(STATES).contains('S'));
 }
+
+/// What supervises the store is hit alone, and is there again.
+#[tokio::test]
+async fn a_supervisor_is_hit_alone() {
+    let net = Namespaces::new(1);
+    let cx = store::running(&net).await;
+    let leader = || net.node(1).sh("cat /run/store.pid");
+    // Of the store and of the node itself, which sleeps as long.
+    let sleepers = || net.node(1).sh(&store::count("sleep 1000"));
+    let patience = Instant::now() + Duration::from_secs(60);
+    while sleepers() != "2" {
+        assert!(Instant::now() < patience, "{} sleep", sleepers());
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    let mut supervisor = nemesis("supervisor:stop:n1", &cx).await;
+    let (choice, seen) = hurt(&mut *supervisor, &cx, NAME).await;
+    assert_proven(&seen);
+    let state = net.node(1).sh("cut -d ' ' -f 3 /proc/$(cat /run/store.pid)/stat");
+    assert_eq!((state.as_str(), sleepers().as_str()), ("T", "2"));
+    let first = leader();
+    assert_proven(&supervisor.heal(&cx, &choice, NAME).await.unwrap());
+    assert_eq!(leader(), first);
+
+    let mut supervisor = nemesis("supervisor:kill:n1", &cx).await;
+    let (choice, seen) = hurt(&mut *supervisor, &cx, NAME).await;
+    assert_proven(&seen);
+    assert!(seen.summary.contains("the supervisor is gone, 1 of"), "{}", seen.summary);
+    assert_eq!(sleepers(), "2");
+    assert_proven(&supervisor.heal(&cx, &choice, NAME).await.unwrap());
+    assert_ne!(leader(), first);
+}
+
+/// Memory and processor time run short, as the kernel counts, and are there again; whoever heals.
+#[tokio::test]
+async fn limits_are_met_and_lifted() {
+    let net = Namespaces::new(2);
+    let cx = store::running(&net).await;
+    net.node(1).sh("touch /run/hungry");
+    let agents = agents(3);
+    let mut memory = nemesis_with("memory:6M:n1", &cx, &agents).await;
+    let (choice, seen) = hurt(&mut *memory, &cx, "memory-1").await;
+    assert_proven(&seen);
+    assert!(seen.figures["n1"]["killed"].as_u64().unwrap() > 0, "{}", seen.summary);
+    assert_proven(&memory.heal(&cx, &choice, "memory-1").await.unwrap());
+    assert_eq!(net.node(1).sh("grep -l :/deposed- /proc/[0-9]*/cgroup"), "");
+
+    // Something that runs as fast as it can, in the group of the store.
+    net.node(2).sh(
+        "read g </run/store.pid; kill -9 -- -$g
+         setsid sh -c 'echo $$ >/run/store.pid; while :; do :; done' </dev/null >/dev/null 2>&1 & sleep 0.2",
+    );
+    let mut cpu = nemesis_with("cpu:1%:n2", &cx, &agents).await;
+    let (_, seen) = hurt(&mut *cpu, &cx, "cpu-2").await;
+    assert_proven(&seen);
+    let ticks = || -> u64 {
+        let text = net.node(2).sh("set -- $(cat /proc/$(cat /run/store.pid)/stat); echo ${14}");
+        text.parse().unwrap()
+    };
+    let before = ticks();
+    tokio::time::sleep(Duration::from_millis(1500)).await;
+    let ran = ticks() - before;
+    // A hundredth of 150.
+    assert!(ran < 30, "{ran} ticks");
+    drop((memory, cpu, agents));
+    let left = "grep -l :/deposed- /proc/[0-9]*/cgroup; grep deposed/cgroup /proc/mounts; \
+                find /run/deposed/faults -mindepth 1; kill -0 $(cat /run/store.pid) || echo down";
+    let patience = Instant::now() + Duration::from_secs(40);
+    while net.everywhere(left) != ["", ""] {
+        assert!(Instant::now() < patience, "{:?}", net.everywhere(left));
+        tokio::time::sleep(Duration::from_millis(200)).await;
+    }
+}

@@ -1,5 +1,5 @@
-//! A "store" for tests: on each node, a group of shells that write a line now and then
-//! and do not start if one reads otherwise. `n1` leads.
+//! A "store" for tests: on each node, a group of shells that write a line now and then,
+//! do not start if one reads otherwise, and use much memory if told so. `n1` leads.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -13,10 +13,12 @@ use deposed_core::{
 use crate::namespaces::Namespaces;
 
 const START: &str = r#"
-read -r p 2>/dev/null </run/store.pid && kill -0 "$p" 2>/dev/null && exit 0
+read -r p 2>/dev/null </run/store.pid && s=$(cat "/proc/$p/stat" 2>/dev/null) &&
+  case ${s##*) } in Z* | X*) ;; *) exit 0 ;; esac
 mkdir -p /var/lib/store; rm -f /run/store.pid
 setsid sh -c 'cd /var/lib/store; echo $$ >/run/store.pid
   ! grep -svqx beat beats || exit; sleep 1000 &
+  [ ! -e /run/hungry ] || x=$(head -c 12000000 /dev/zero | tr "\0" x)
   while :; do echo beat >>beats; sleep 0.05; done' </dev/null >/dev/null 2>&1 &
 until [ -s /run/store.pid ]; do sleep 0.02; done
 "#;
@@ -137,6 +139,9 @@ impl ProcessControl for Store {
     }
     fn start_script(&self, _: &Cluster, _: &Node) -> Option<String> {
         Some(START.into())
+    }
+    fn is_supervised(&self) -> bool {
+        true
     }
     fn stop_script(&self, _: &Node) -> Option<String> {
         Some(STOP.into())

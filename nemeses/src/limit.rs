@@ -1,0 +1,299 @@
+//! The faults `memory` and `cpu`: the store on some nodes gets little memory, or little processor time, by
+//! a control group of its own.
+//!
+//! It bit if the kernel counted that the limit was met, and the store is in that group. It healed if the
+//! group is gone, and the store runs and is ready.
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+
+use async_trait::async_trait;
+use deposed_agent::{Limit as Limiting, Quota, Sight, Spec};
+use deposed_core::{Choice, Effect, Evidence, FaultContext, FaultError, Nemesis};
+use rand_chacha::ChaCha8Rng;
+use serde_json::json;
+
+use crate::agents::Agents;
+use crate::claims::Claims;
+use crate::disk_trouble::can_be_stopped;
+use crate::fanout::{all, on_each};
+use crate::kill::start_undone;
+use crate::mistake::Mistake;
+use crate::processes::{self, Prey};
+use crate::target::{Target, node_names};
+
+/// The share of a processor that is left unless the user says otherwise, in percent.
+const CPU_PERCENT: u64 = 5;
+
+/// Limits the store.
+pub(crate) struct Limit {
+    quota: Quota,
+    target: Option<Target>,
+    claims: Claims,
+    agents: Agents,
+}
+
+/// What is limited.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Resource {
+    Memory,
+    Cpu,
+}
+
+impl Resource {
+    const fn of(quota: Quota) -> Self {
+        match quota {
+            Quota::Memory { .. } => Self::Memory,
+            Quota::Cpu { .. } => Self::Cpu,
+        }
+    }
+
+    const fn as_str(self) -> &'static str {
+        match self {
+            Self::Memory => "memory",
+            Self::Cpu => "cpu",
+        }
+    }
+
+    /// Reads `64M` or `5%`; `None` if it is none, a mistake if it is too much or too little.
+    fn parse(self, text: &str) -> Option<Result<Quota, Mistake>> {
+        let (unit, least, most) = match self {
+            Self::Memory => ("M", 4, 1 << 20),
+            Self::Cpu => ("%", 1, 1000),
+        };
+        let number: u64 = text.strip_suffix(unit)?.parse().ok()?;
+        if !(least..=most).contains(&number) {
+            let problem = format!("how much is left? between {least}{unit} and {most}{unit}");
+            return Some(Err(Mistake::new(text, problem)));
+        }
+        Some(Ok(match self {
+            Self::Memory => Quota::Memory { bytes: Some(number << 20) },
+            Self::Cpu => Quota::Cpu { percent: number },
+        }))
+    }
+}
+
+const fn words(first: (&'static str, &'static str)) -> [(&'static str, &'static str); 6] {
+    let mut words = [first; 6];
+    let mut at = 1;
+    while at < words.len() {
+        words[at] = Target::WORDS[at - 1];
+        at += 1;
+    }
+    words
+}
+
+impl Limit {
+    /// Words of `memory` for help and completions.
+    pub(crate) const MEMORY_WORDS: [(&str, &str); 6] =
+        words(("64M", "how much it may have; else half of what it used"));
+
+    /// Words of `cpu`.
+    pub(crate) const CPU_WORDS: [(&str, &str); 6] =
+        words(("5%", "how much of a processor it gets"));
+
+    /// Reads `64M`, `5%:one` or `one`.
+    pub(crate) fn parse(
+        resource: Resource,
+        text: Option<&str>,
+        nodes: &[String],
+        claims: &Claims,
+        agents: &Agents,
+    ) -> Result<Self, Mistake> {
+        let mut quota = match resource {
+            Resource::Memory => Quota::Memory { bytes: None },
+            Resource::Cpu => Quota::Cpu { percent: CPU_PERCENT },
+        };
+        let mut rest = text;
+        if let Some(text) = text {
+            let (first, after) = match text.split_once(':') {
+                Some((first, after)) => (first, Some(after)),
+                None => (text, None),
+            };
+            match resource.parse(first) {
+                Some(read) => (quota, rest) = (read?, after),
+                None if after.is_some() => {
+                    let example = match resource {
+                        Resource::Memory => "64M",
+                        Resource::Cpu => "5%",
+                    };
+                    let problem = format!("how much is left looks like {example}");
+                    return Err(Mistake::new(first, problem));
+                }
+                None => {}
+            }
+        }
+        let target = rest.map(|word| Target::parse(word, nodes)).transpose()?;
+        Ok(Self { quota, target, claims: claims.clone(), agents: agents.clone() })
+    }
+
+    /// Processes of the store that are in none of our groups, as nodes' own tools see it.
+    async fn unlimited(
+        &self,
+        cx: &FaultContext,
+        choice: &Choice,
+    ) -> Result<BTreeMap<String, Vec<String>>, FaultError> {
+        let resource = Resource::of(self.quota).as_str();
+        let running = processes::list(cx, &choice.nodes).await?;
+        let scripts = running.into_iter().map(|(node, processes)| {
+            let mut script = String::new();
+            for process in processes {
+                // Version 1 names the controller, version 2 names none.
+                let _ = writeln!(
+                    script,
+                    "[ ! -e /proc/{0} ] || grep -Eq '^[0-9]+:([^:]*{resource}[^:]*)?:/deposed-' \
+                     /proc/{0}/cgroup || echo {0}",
+                    process.pid
+                );
+            }
+            (node, script)
+        });
+        let printed = all(on_each(&cx.cluster, scripts).await)?;
+        let words = |text: String| text.split_whitespace().map(str::to_owned).collect();
+        Ok(printed.into_iter().map(|(node, text)| (node, words(text))).collect())
+    }
+}
+
+#[async_trait]
+impl Nemesis for Limit {
+    fn fault(&self) -> &str {
+        Resource::of(self.quota).as_str()
+    }
+
+    async fn prepare(&mut self, cx: &FaultContext) -> Result<(), FaultError> {
+        can_be_stopped(cx)?;
+        let resource = Resource::of(self.quota).as_str();
+        let has = format!("grep -q '^{resource}[[:space:]].*1$' /proc/cgroups && echo yes; true");
+        let scripts = node_names(cx).into_iter().map(|node| (node, has.clone()));
+        let printed = all(on_each(&cx.cluster, scripts).await)?;
+        if let Some((node, _)) = printed.iter().find(|(_, said)| said.is_empty()) {
+            return Err(FaultError::Unsupported(format!(
+                "the kernel of {node} has no control groups for {resource}: start it with \
+                 cgroup_enable={resource}"
+            )));
+        }
+        self.agents.start(&cx.cluster).await
+    }
+
+    async fn choose(
+        &mut self,
+        cx: &FaultContext,
+        rng: &mut ChaCha8Rng,
+    ) -> Result<Choice, FaultError> {
+        let mut choice = processes::choose(cx, self.target.as_ref(), &self.claims, rng).await?;
+        choice.what["quota"] = json!(self.quota);
+        Ok(choice)
+    }
+
+    async fn repeat(&mut self, cx: &FaultContext, earlier: &Choice) -> Result<Choice, FaultError> {
+        processes::repeat(cx, earlier, &self.claims).await
+    }
+
+    /// The nodes' own journals know the group.
+    fn undo(&self, _cx: &FaultContext, _choice: &Choice) -> Vec<(String, String)> {
+        Vec::new()
+    }
+
+    async fn inject(
+        &mut self,
+        cx: &FaultContext,
+        choice: &Choice,
+        name: &str,
+    ) -> Result<(), FaultError> {
+        let quota: Quota =
+            serde_json::from_value(choice.what["quota"].clone()).map_err(|error| {
+                FaultError::Unsupported(format!("not a choice of a limit: {error}"))
+            })?;
+        let control = processes::control(cx)?;
+        let mut prey = Prey::read(choice)?;
+        let specs = cx.cluster.nodes().filter_map(|node| {
+            let processes = prey.processes.remove(&*node.name)?;
+            let limit = Limiting {
+                processes: processes.into_iter().map(processes::of_agent).collect(),
+                quota,
+                stop: control.stop_script(node)?,
+                start: control.start_script(&cx.cluster, node)?,
+            };
+            Some((node.name.to_string(), Spec::Limit(limit)))
+        });
+        let specs = specs.collect();
+        self.agents.apply(name, specs).await
+    }
+
+    async fn evidence(
+        &mut self,
+        cx: &FaultContext,
+        choice: &Choice,
+        name: &str,
+    ) -> Result<Evidence, FaultError> {
+        let mut doubts = Vec::new();
+        let mut seen: BTreeMap<String, Sight> = BTreeMap::new();
+        for (node, sight) in self.agents.sights(name, &choice.nodes).await {
+            match sight? {
+                sight if sight.holds => drop(seen.insert(node, sight)),
+                sight => doubts.push(format!("{node}: {}", sight.summary)),
+            }
+        }
+        for (node, pids) in self.unlimited(cx, choice).await? {
+            doubts.extend(pids.iter().map(|pid| format!("pid {pid} on {node} is not limited")));
+        }
+        let told: Vec<String> =
+            seen.iter().map(|(node, sight)| format!("{node}: {}", sight.summary)).collect();
+        let (effect, summary) = match doubts.is_empty() {
+            true => (Effect::Proven, told.join("; ")),
+            false => (Effect::Indeterminate, doubts.join("; ")),
+        };
+        let figures = seen.into_iter().map(|(node, sight)| (node, sight.figures)).collect();
+        Ok(Evidence { effect, summary, figures: serde_json::Value::Object(figures) })
+    }
+
+    async fn heal(
+        &mut self,
+        cx: &FaultContext,
+        choice: &Choice,
+        name: &str,
+    ) -> Result<Evidence, FaultError> {
+        let undone = self.agents.undo(name, &choice.nodes).await;
+        let mut late = start_undone(cx, undone).await;
+        let running = processes::list(cx, &choice.nodes).await?;
+        let unlimited = self.unlimited(cx, choice).await?;
+        for (node, processes) in running {
+            let free = unlimited.get(&node).map_or(0, Vec::len);
+            if free == 0 && !processes.is_empty() {
+                late.push(format!("{node}: it is still limited"));
+            }
+        }
+        let nodes = choice.nodes.join(" ");
+        let (effect, summary) = if late.is_empty() {
+            self.claims.release(&choice.nodes);
+            (Effect::Proven, format!("no limit any more, the store is ready on {nodes}"))
+        } else {
+            (Effect::Indeterminate, late.join("; "))
+        };
+        Ok(Evidence { effect, summary, figures: serde_json::Value::Null })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// How much, a target, or both, in that order; mistakes are told.
+    #[test]
+    fn limits_and_targets() {
+        let parse = |resource, text: &str| {
+            let nodes = ["n1", "n2", "n3"].map(str::to_owned);
+            let (claims, agents) = (Claims::default(), Agents::default());
+            let read = Limit::parse(resource, Some(text), &nodes, &claims, &agents);
+            read.map(|read| (read.quota, read.target)).map_err(|mistake| mistake.to_string())
+        };
+        let (memory, cpu) = (Resource::Memory, Resource::Cpu);
+        let bytes = Some(64 << 20);
+        assert_eq!(parse(memory, "64M"), Ok((Quota::Memory { bytes }, None)));
+        assert_eq!(parse(cpu, "20%:one"), Ok((Quota::Cpu { percent: 20 }, Some(Target::One))));
+        assert_eq!(parse(cpu, "all"), Ok((Quota::Cpu { percent: 5 }, Some(Target::All))));
+        assert!(parse(memory, "1M:n1").unwrap_err().contains("between 4M and"));
+        assert!(parse(cpu, "5:n1").unwrap_err().contains("looks like 5%"));
+        assert!(parse(memory, "primaris").unwrap_err().contains("did you mean `primaries`?"));
+    }
+}
