@@ -231,20 +231,20 @@ impl Damaged {
     /// Puts back what was changed, as far as nobody has changed it since.
     fn put_back(&self) -> io::Result<()> {
         match self.change() {
-            Some(Change::Byte { file, offset, was, is }) => {
-                if byte_at(&file, offset).is_ok_and(|byte| byte == is) {
-                    let file = File::options().write(true).open(file)?;
-                    file.write_all_at(&[was], offset)?;
-                    file.sync_all()?;
-                }
+            Some(Change::Byte { file, offset, was, is })
+                if byte_at(&file, offset).is_ok_and(|byte| byte == is) =>
+            {
+                let file = File::options().write(true).open(file)?;
+                file.write_all_at(&[was], offset)?;
+                file.sync_all()?;
             }
-            Some(Change::Length { file, is, .. }) => {
-                if length(&file).is_ok_and(|length| length == is) {
-                    let end = fs::read(self.cut_off())?;
-                    let file = File::options().write(true).open(file)?;
-                    file.write_all_at(&end, is)?;
-                    file.sync_all()?;
-                }
+            Some(Change::Length { file, is, .. })
+                if length(&file).is_ok_and(|length| length == is) =>
+            {
+                let end = fs::read(self.cut_off())?;
+                let file = File::options().write(true).open(file)?;
+                file.write_all_at(&end, is)?;
+                file.sync_all()?;
             }
             // In two steps, each whole, so that it can be gone on with from anywhere.
             Some(Change::Everything { .. }) if self.old_data().exists() => {
