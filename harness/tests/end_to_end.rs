@@ -181,7 +181,7 @@ fn clocks_links_and_disks_fail_and_come_back() {
     let bench = Bench::new();
     let faults = ["clock", "packets", "power-cut"];
     bench
-        .run("run etcd --lab-nodes 3 --time 25s --faults clock,packets,power-cut:all")
+        .run("run etcd --lab-nodes 3 --time 25s --faults clock:jump=-30s,packets,power-cut:all")
         .ends_with(0)
         .says(&["valid", " ± ", "unsynced bytes gone"]);
     healed(&bench, &faults);
@@ -352,8 +352,9 @@ fn a_lab_that_is_up_is_used_like_any_cluster_over_ssh() {
 
 /// Kills a controller so many milliseconds after its start; whether it left enough of a history to be
 /// judged.
-fn killed_at(bench: &Bench, moment: u64) -> bool {
-    let results = bench.folder.path().join(format!("at-{moment}"));
+fn killed_at(bench: &Bench, recording: bool, moment: u64) -> bool {
+    let results = bench.folder.path().join(format!("{recording}-{moment}"));
+    let history = results.join("latest").join("history.jsonl");
     let mut child = bench
         .deposed("run etcd --time 30s --faults partition,kill,pause --lab-nodes 3")
         .env("DEPOSED_RESULTS", &results)
@@ -361,6 +362,9 @@ fn killed_at(bench: &Bench, moment: u64) -> bool {
         .stderr(Stdio::null())
         .spawn()
         .unwrap();
+    if recording {
+        until("the first record", || history.is_file());
+    }
     std::thread::sleep(Duration::from_millis(moment));
     let family = family(child.id());
     signal(&child, "KILL");
@@ -368,7 +372,6 @@ fn killed_at(bench: &Bench, moment: u64) -> bool {
     let killed = Instant::now();
     until("the end of the lab", || !family.iter().any(|&pid| runs(pid)));
     assert!(killed.elapsed() < Duration::from_secs(3), "after {:?}", killed.elapsed());
-    let history = results.join("latest").join("history.jsonl");
     if std::fs::metadata(&history).is_ok_and(|history| history.len() > 10_000) {
         let ran = Ran::of(bench.deposed("check").arg(&history).output().unwrap());
         // Too little may have happened to prove anything, but never a violation or an error.
@@ -382,12 +385,13 @@ fn killed_at(bench: &Bench, moment: u64) -> bool {
 fn a_killed_controller_leaves_no_lab_and_a_history_that_can_be_judged() {
     let bench = &Bench::new();
     // Two at a time: they mostly wait.
-    let moments = [[300, 8700], [900, 7400], [1700, 6300], [2400, 5200], [3100, 4000]];
+    let moments = [(300, 6100), (900, 4800), (1700, 3700), (2400, 2600), (3100, 1400)];
     let judged: usize = moments
         .iter()
-        .map(|two| {
+        .map(|&(early, late)| {
             std::thread::scope(|scope| {
-                let killed = two.map(|moment| scope.spawn(move || killed_at(bench, moment)));
+                let killed = [(false, early), (true, late)]
+                    .map(|(recording, at)| scope.spawn(move || killed_at(bench, recording, at)));
                 killed.map(|killed| usize::from(killed.join().unwrap())).iter().sum::<usize>()
             })
         })

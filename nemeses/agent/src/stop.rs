@@ -9,8 +9,11 @@ use serde_json::json;
 use crate::{Home, Look, Primitive, Process, Result, Sight};
 
 /// How long threads may take to stop, and how often that is looked at.
-const SETTLE_MAX: Duration = Duration::from_secs(2);
+const SETTLE_MAX: Duration = Duration::from_millis(500);
 const SETTLE_EVERY: Duration = Duration::from_millis(1);
+
+/// How often who has not stopped is tried again.
+const TRIES: usize = 5;
 
 /// Stops these processes, and with a leader its whole group.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -27,11 +30,21 @@ pub struct Stopped {
 
 /// Stops processes, and waits until they stand still.
 pub(crate) fn stop(processes: &[Process]) -> Result<()> {
-    processes.iter().try_for_each(|process| process.signal(Signal::SIGSTOP))?;
-    // A thread in the kernel stops only when it leaves it. Who does not in time is seen to run.
-    let patience = Instant::now() + SETTLE_MAX;
+    let signal = |signal| processes.iter().try_for_each(|process| process.signal(signal));
     let runs = |process: &Process| process.look() == Look::Running;
-    while processes.iter().any(runs) && Instant::now() < patience {
+    for attempt in 1..=TRIES {
+        signal(Signal::SIGSTOP)?;
+        // A thread in the kernel stops only when it leaves it. Who does not in time is seen to run.
+        let patience = Instant::now() + SETTLE_MAX;
+        while processes.iter().any(runs) && Instant::now() < patience {
+            std::thread::sleep(SETTLE_EVERY);
+        }
+        if attempt == TRIES || !processes.iter().any(runs) {
+            break;
+        }
+        // A parent stays in vfork(2) for as long as its child, stopped before it became another
+        // program, does: both have to go on for a moment.
+        signal(Signal::SIGCONT)?;
         std::thread::sleep(SETTLE_EVERY);
     }
     Ok(())

@@ -66,6 +66,10 @@ async fn nothing_to_move_is_said() {
     let net = Namespaces::new(1);
     let cx = store::running(&net).await;
     net.node(1).sh("kill -s KILL -- -$(cat /run/store.pid)");
+    let (store, remote) = (store::Store::default(), &net.cluster.remotes()[0]);
+    while !store.processes(&**remote).await.unwrap().is_empty() {
+        tokio::time::sleep(std::time::Duration::from_millis(20)).await;
+    }
     let mut clock = nemesis("clock", &cx).await;
     use rand::SeedableRng;
     match clock.choose(&cx, &mut rand_chacha::ChaCha8Rng::seed_from_u64(1)).await {

@@ -6,8 +6,7 @@ use std::io::BufRead as _;
 use std::net::IpAddr;
 use std::path::Path;
 use std::process::{Child, Command as Std, Stdio};
-use std::sync::Arc;
-use std::sync::Mutex;
+use std::sync::{Arc, Mutex, Once};
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -64,6 +63,25 @@ impl Holder {
     }
 }
 
+static INSTALLED: Once = Once::new();
+
+/// Installs what of these tests' tools is missing.
+fn install() {
+    let script = "for tool in ip iptables nft ping; do command -v $tool || missing=yes; done
+        [ $missing ] || exit 0
+        get() { DEBIAN_FRONTEND=noninteractive apt-get -q -y -o DPkg::Lock::Timeout=300 \"$@\"; }
+        tools='iproute2 iptables nftables iputils-ping'
+        get install --no-install-recommends $tools || {
+            get update && get install --no-install-recommends $tools
+        }";
+    let done = Std::new("sh")
+        .args(["-c", script])
+        .env("PATH", "/usr/sbin:/usr/bin:/sbin:/bin")
+        .output()
+        .unwrap();
+    assert!(done.status.success(), "{}", String::from_utf8_lossy(&done.stderr));
+}
+
 fn must(program: &str, args: &str) {
     let done = Std::new(program).args(args.split_whitespace()).output().unwrap();
     assert!(done.status.success(), "{program} {args}: {}", String::from_utf8_lossy(&done.stderr));
@@ -72,6 +90,7 @@ fn must(program: &str, args: &str) {
 impl Namespaces {
     /// So many nodes.
     pub(crate) fn new(count: usize) -> Self {
+        INSTALLED.call_once(install);
         let hub =
             Holder::new(&["--net", "--pid"], "ip link add br0 type bridge; ip link set br0 up");
         let nodes: Vec<Arc<Namespace>> =

@@ -10,12 +10,13 @@ use std::time::Duration;
 use super::image::{Image, parse_range};
 use super::machine;
 use super::tracee::{Borrowed, Stopped, as_tracer};
+use crate::Process;
 
 /// Size of a page; what is mapped is at least that.
 const PAGE: u64 = 4096;
 
-/// How often a process is stopped anew that was caught in the middle of what is to be changed, or
-/// that somebody else had stopped, and how far apart.
+/// How often a process is tried anew that was caught in the middle of what is to be changed or of
+/// becoming another program, or that somebody else had stopped, and how far apart.
 const TRIES: u32 = 100;
 const TRY_EVERY: Duration = Duration::from_millis(1);
 
@@ -119,14 +120,24 @@ fn mappings(pid: u32) -> Result<Vec<Mapping>, Error> {
     Ok(text.lines().filter_map(line).collect())
 }
 
-/// The vDSO of a process.
+/// The vDSO of a process. One that is ending, or is just becoming another program, has none.
 fn image(pid: u32) -> Result<Image, Error> {
-    let image = Image::of(pid)
-        .map_err(|source| match source.kind() {
-            io::ErrorKind::NotFound => Error::Gone { pid },
-            _ => Error::Trace { pid, attempted: "read the vDSO", source },
-        })?
-        .ok_or_else(|| Error::Unfit { pid, reason: "it has no vDSO".into() })?;
+    let mut tries = 0;
+    let image = loop {
+        let unfit = match Image::of(pid) {
+            Ok(Some(image)) => break image,
+            Ok(None) => Error::Unfit { pid, reason: "it has no vDSO".into() },
+            Err(source) => Error::Trace { pid, attempted: "read the vDSO", source },
+        };
+        if Process::of(pid).is_none() {
+            return Err(Error::Gone { pid });
+        }
+        if tries == TRIES {
+            return Err(unfit);
+        }
+        tries += 1;
+        std::thread::sleep(TRY_EVERY);
+    };
     if image.is_native() {
         Ok(image)
     } else {
