@@ -136,16 +136,19 @@ impl Limit {
         let resource = Resource::of(self.quota).as_str();
         let running = processes::list(cx, &choice.nodes).await?;
         let scripts = running.into_iter().map(|(node, processes)| {
-            let mut script = String::new();
+            // Version 1 names the controller, version 2 names none. One that is about to end is in no
+            // group any more, so what is found outside is looked at twice.
+            let mut script = format!(
+                "outside() {{ s=$(cat /proc/$1/stat 2>/dev/null) || return 1
+                 case ${{s##*) }} in Z*|X*) return 1;; esac
+                 ! grep -Eq '^[0-9]+:([^:]*{resource}[^:]*)?:/deposed-' /proc/$1/cgroup; }}\n"
+            );
             for process in processes {
-                // Version 1 names the controller, version 2 names none.
-                let _ = writeln!(
-                    script,
-                    "[ ! -e /proc/{0} ] || grep -Eq '^[0-9]+:([^:]*{resource}[^:]*)?:/deposed-' \
-                     /proc/{0}/cgroup || echo {0}",
-                    process.pid
-                );
+                let pid = process.pid;
+                let _ =
+                    writeln!(script, "outside {pid} && sleep 0.1 && outside {pid} && echo {pid}");
             }
+            script.push_str("true\n");
             (node, script)
         });
         let printed = all(on_each(&cx.cluster, scripts).await)?;

@@ -16,6 +16,9 @@ use crate::{Failure, Home, Process, Result};
 /// How long the kernel may take to let go of a group.
 const GONE_WITHIN: Duration = Duration::from_secs(3);
 
+/// How long a process may be on its way out.
+const LEAVE_WITHIN: Duration = Duration::from_millis(100);
+
 /// How often it is looked at.
 const LOOK_EVERY: Duration = Duration::from_millis(2);
 
@@ -210,6 +213,24 @@ impl Group {
     pub(crate) fn members(&self) -> Vec<u32> {
         let text = self.read("cgroup.procs");
         text.lines().filter_map(|line| line.parse().ok()).collect()
+    }
+
+    /// Who is in it, and who of those it was planned for is not. One that is about to end is in no group any
+    /// more, so whoever is found outside is looked at again.
+    pub(crate) fn inside_and_outside(&self) -> (Vec<u32>, Vec<u32>) {
+        let look = || {
+            let members = self.members();
+            let living = self.processes().filter(|process| process.lives());
+            let outside = living.map(|process| process.pid).filter(|pid| !members.contains(pid));
+            let outside: Vec<u32> = outside.collect();
+            (members, outside)
+        };
+        let first = look();
+        if first.1.is_empty() {
+            return first;
+        }
+        std::thread::sleep(LEAVE_WITHIN);
+        look()
     }
 
     pub(crate) fn exists(&self) -> bool {

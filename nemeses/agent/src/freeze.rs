@@ -67,11 +67,7 @@ impl Primitive for Freeze {
     }
 
     fn prove(&self, undo: &Frozen) -> Result<Sight> {
-        let members = undo.group.members();
-        let outside: Vec<u32> = (undo.group.processes())
-            .filter(|process| process.lives() && !members.contains(&process.pid))
-            .map(|process| process.pid)
-            .collect();
+        let (members, outside) = undo.group.inside_and_outside();
         let frozen = undo.is_frozen();
         Ok(Sight {
             holds: frozen && outside.is_empty() && !members.is_empty(),

@@ -139,11 +139,7 @@ impl Primitive for Limit {
             std::thread::sleep(LOOK_EVERY);
             (hits, killed) = self.hits(&undo.group);
         }
-        let members = undo.group.members();
-        let outside: Vec<u32> = (undo.group.processes())
-            .filter(|process| process.lives() && !members.contains(&process.pid))
-            .map(|process| process.pid)
-            .collect();
+        let (members, outside) = undo.group.inside_and_outside();
         let summary = match self.quota {
             _ if !outside.is_empty() => format!("not limited: {outside:?}"),
             Quota::Memory { .. } => format!(

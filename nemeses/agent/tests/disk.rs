@@ -340,3 +340,64 @@ fn wiped_data_is_gone() {
     // There is no file it could dislike: it lives on nothing.
     assert_eq!(machine.sh("ls -A data | grep -v lost+found; ls -A data/store; cat runs"), "store");
 }
+
+impl Machine {
+    /// What a reboot leaves of an agent: its lasting folder and what is on the disk.
+    fn reboot(&self, node: &mut Node) {
+        node.kill_agent();
+        let home = node.home().volatile().display().to_string();
+        let all = std::fs::read_dir("/proc").unwrap().flatten();
+        for entry in all {
+            let words = std::fs::read_to_string(entry.path().join("cmdline")).unwrap_or_default();
+            let pid = entry.file_name().to_str().and_then(|name| name.parse().ok());
+            if let Some(process) = pid.filter(|_| words.contains(&home)).and_then(Process::of) {
+                process.signal(Signal::SIGKILL).unwrap();
+                until("it is dead", || !process.lives());
+            }
+        }
+        self.sh("while grep -q fuse.deposed /proc/mounts; do umount -l data/store; done; rm -f runs log");
+        std::fs::remove_dir_all(node.home().volatile()).unwrap();
+    }
+
+    /// Has the node healed as `deposed heal` does, from a cold start.
+    fn heal(&self, node: &Node) {
+        let [program, rest @ ..] = self.enter();
+        let home = node.home();
+        let healed = Command::new(program)
+            .args(rest)
+            .arg(env!("CARGO_BIN_EXE_deposed-agent"))
+            .arg("--home")
+            .args([home.volatile(), home.lasting()])
+            .arg("heal")
+            .status();
+        assert!(healed.unwrap().success());
+        assert!(node.is_clean());
+    }
+}
+
+/// What outlives a reboot of the node is undone from a cold start; what does not needs no undoing.
+#[test]
+fn a_reboot_is_healed_from_a_cold_start() {
+    let machine = Machine::new();
+    machine.sh("mkdir data/store; printf right >data/store/file");
+    let data = machine.path().join("data/store");
+    let mut node = machine.agent();
+    let start = format!("echo started >>{}/log", machine.path().display());
+    let lay = Layer { data: data.clone(), stop: "true".into(), start };
+    node.try_apply_as("layer-1", Spec::DiskLayer(lay)).unwrap();
+    node.apply(Spec::DiskTrouble(Trouble { data, fail: vec![Use::Write], fsync_ms: 0 }));
+    machine.reboot(&mut node);
+    assert_eq!(machine.sh("ls -A data/store"), ".deposed-probe\nfile");
+    machine.heal(&node);
+    assert_eq!(machine.sh("ls -A data/store; cat log"), "file");
+
+    let mut node = machine.agent();
+    node.apply(damage(&machine, Harm::Flip { files: "file".into() }, 3));
+    machine.reboot(&mut node);
+    assert_ne!(machine.sh("cat data/store/file"), "right");
+    machine.heal(&node);
+    assert_eq!(
+        machine.sh("cat data/store/file; ls -A data | grep deposed; tail -n 1 log"),
+        "rightstarted"
+    );
+}

@@ -12,15 +12,25 @@ use deposed_core::{
 
 use crate::namespaces::Namespaces;
 
+/// `lives` succeeds if the leader has neither ended nor is about to be reaped.
+const LIVES: &str = r#"
+lives() {
+  read -r p 2>/dev/null </run/store.pid && s=$(cat "/proc/$p/stat" 2>/dev/null) || return 1
+  case ${s##*) } in Z* | X*) return 1 ;; esac
+}
+"#;
+
+/// Returns when the store has begun its work or has ended.
 const START: &str = r#"
-read -r p 2>/dev/null </run/store.pid && s=$(cat "/proc/$p/stat" 2>/dev/null) &&
-  case ${s##*) } in Z* | X*) ;; *) exit 0 ;; esac
-mkdir -p /var/lib/store; rm -f /run/store.pid
+lives && exit 0
+mkdir -p /var/lib/store; rm -f /run/store.pid /run/store.works
 setsid sh -c 'cd /var/lib/store; echo $$ >/run/store.pid
   ! grep -svqx beat beats || exit; sleep 1000 &
   [ ! -e /run/hungry ] || x=$(head -c 12000000 /dev/zero | tr "\0" x)
+  : >/run/store.works
   while :; do echo beat >>beats; sleep 0.05; done' </dev/null >/dev/null 2>&1 &
 until [ -s /run/store.pid ]; do sleep 0.02; done
+while lives && [ ! -e /run/store.works ]; do sleep 0.02; done
 "#;
 
 const STOP: &str = r#"
@@ -135,10 +145,11 @@ impl ProcessControl for Store {
         Ok(text.lines().map(line).collect())
     }
     async fn start(&self, _: &Cluster, remote: &dyn Remote) -> Result<(), SystemError> {
-        remote.run(Command::new(START)).await.map(drop).map_err(|e| broken("start", e))
+        let start = Command::new(format!("{LIVES}{START}"));
+        remote.run(start).await.map(drop).map_err(|e| broken("start", e))
     }
     fn start_script(&self, _: &Cluster, _: &Node) -> Option<String> {
-        Some(START.into())
+        Some(format!("{LIVES}{START}"))
     }
     fn is_supervised(&self) -> bool {
         true
@@ -147,7 +158,7 @@ impl ProcessControl for Store {
         Some(STOP.into())
     }
     fn runs_script(&self, _: &Node) -> Option<String> {
-        Some("read -r g </run/store.pid && kill -s 0 -- \"-$g\" 2>/dev/null".into())
+        Some(format!("{LIVES}lives"))
     }
     fn data(&self, _: &Node) -> Option<String> {
         Some(DATA.into())

@@ -241,6 +241,9 @@ impl Troubled {
 impl Primitive for Trouble {
     type Undo = Troubled;
 
+    // A file of ours is on the disk.
+    const SURVIVES_REBOOT: bool = true;
+
     fn plan(&self, home: &Home) -> Result<Troubled> {
         let failed = |reason: &dyn std::fmt::Display| {
             Failure::new(format!("make trouble in {}", self.data.display()), reason)
@@ -294,7 +297,9 @@ impl Primitive for Trouble {
     }
 
     fn undo(undo: &Troubled) -> Result<()> {
-        undo.have(&Trouble::default())?;
+        if undo.answers() {
+            undo.have(&Trouble::default())?;
+        }
         match fs::remove_file(undo.probe()) {
             Err(error) if undo.answers() && error.kind() != io::ErrorKind::NotFound => {
                 Err(Failure::new(format!("remove {}", undo.probe().display()), error))
