@@ -19,7 +19,7 @@ pub mod transactions;
 
 pub use analysis::{Analysis, Anomaly, Edge, EdgeKind, Undecided, Verdict};
 pub use budget::{Budget, Exhausted};
-pub use durability::{Availability, CounterBounds, SetFull, TotalQueue, UniqueIds};
+pub use durability::{Availability, CounterBounds, LeaseExpiry, SetFull, TotalQueue, UniqueIds};
 pub use fencing::{Claims, FENCING_NAMES, Fencing, LeaseClaim};
 pub use linearizable::{Linearizable, ModelKind};
 pub use log_patterns::{LogMatch, LogPatterns};

@@ -3,8 +3,8 @@
 //! Adding one is a line here.
 
 use crate::{
-    Bank, Checker, Consistency, CounterBounds, Fencing, Linearizable, ListAppend, LongFork,
-    ModelKind, RwRegister, SetFull, Staleness, TotalQueue, UniqueIds,
+    Bank, Checker, Consistency, CounterBounds, Fencing, LeaseExpiry, Linearizable, ListAppend,
+    LongFork, ModelKind, RwRegister, SetFull, Staleness, TotalQueue, UniqueIds,
 };
 
 /// What a user may say of a model.
@@ -171,6 +171,11 @@ pub static MODELS: &[NamedModel] = &[
         name: "unique-ids",
         about: "ids: none is handed out twice",
         make: |options| plain(options, UniqueIds),
+    },
+    NamedModel {
+        name: "lease-expiry",
+        about: "keys put under leases that nobody renews: gone with the lease, at most 5 s later",
+        make: |options| plain(options, LeaseExpiry { late_max_ns: 5_000_000_000 }),
     },
     NamedModel {
         name: "list-append",

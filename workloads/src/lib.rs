@@ -15,6 +15,7 @@ mod guarantees;
 mod install;
 mod json;
 mod last_reads;
+mod lease_expiry;
 mod load;
 mod lock;
 mod mistakes;
@@ -32,6 +33,7 @@ mod workload;
 
 pub use failover_log::FailoverLog;
 pub use fenced_register::FencedRegister;
+pub use lease_expiry::LeaseExpiries;
 pub use load::{LoadError, SystemOptions, describe_system, load_system};
 pub use lock::Lock;
 pub use on_nodes::serve_client;

@@ -2,8 +2,8 @@
 
 use crate::endpoint::ClientKind;
 use crate::{
-    FailoverLog, FencedRegister, Lock, SystemSummary, Workload, describe_system, etcd, register,
-    standby,
+    FailoverLog, FencedRegister, LeaseExpiries, Lock, SystemSummary, Workload, describe_system,
+    etcd, register, standby,
 };
 
 /// Bundled systems: name and `system.toml`.
@@ -30,6 +30,7 @@ pub fn workloads() -> Vec<Box<dyn Workload>> {
         Box::new(FailoverLog::DURABILITY),
         Box::new(FailoverLog::READS),
         Box::new(Lock),
+        Box::new(LeaseExpiries),
     ]
 }
 

@@ -4,16 +4,19 @@
 //! - [`TotalQueue`]: every acknowledged element comes out once.
 //! - [`CounterBounds`]: every read of a counter lies between what must and what may have been added.
 //! - [`UniqueIds`]: no id is handed out twice.
+//! - [`LeaseExpiry`]: what is under a lease goes with it, not earlier, not much later.
 //! - [`Availability`]: how much of the load was answered, and whether that was enough.
 
 mod availability;
 mod counter_bounds;
+mod lease_expiry;
 mod set_full;
 mod total_queue;
 mod unique_ids;
 
 pub use availability::Availability;
 pub use counter_bounds::CounterBounds;
+pub use lease_expiry::LeaseExpiry;
 pub use set_full::SetFull;
 pub use total_queue::TotalQueue;
 pub use unique_ids::UniqueIds;

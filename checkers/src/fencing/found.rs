@@ -87,7 +87,7 @@ const PERCENTILES: usize = 100;
 
 /// Count, median, 99th percentile and bounds, and the whole distribution to plot: every value if
 /// they are few, else its percentiles from 0 to 100, ascending.
-pub(super) fn distribution(values: &[i64]) -> serde_json::Value {
+pub(crate) fn distribution(values: &[i64]) -> serde_json::Value {
     let mut sorted = values.to_vec();
     sorted.sort_unstable();
     let Some(last) = sorted.len().checked_sub(1) else { return json!({ "count": 0 }) };

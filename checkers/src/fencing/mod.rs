@@ -57,7 +57,8 @@ use serde_json::{Map, Value, json};
 use crate::budget::Exhausted;
 use crate::{Analysis, Anomaly, Budget, Checker, Undecided};
 use facts::Facts;
-use found::{Found, Kind, NAMES, distribution};
+pub(crate) use found::distribution;
+use found::{Found, Kind, NAMES};
 
 /// Judges histories of locks, leases, fenced writes and failover against what is claimed.
 #[derive(Debug, Clone, Copy, Default)]

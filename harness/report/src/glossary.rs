@@ -37,6 +37,12 @@ pub(crate) fn property(checker: &str) -> Property {
             "Every read of the counter lies between what must and what may have been added.",
             "Wrong values that happen to lie within these bounds.",
         ),
+        "lease-expiry" => (
+            "What was put under a lease that nobody renewed was gone soon after its end, and not \
+             before.",
+            "Keys that nobody looked at in time, and leases whose begin has an unknown outcome. \
+             Whatever may have made another node lead gives a lease its whole length again.",
+        ),
         "unique-ids" => ("No id is handed out twice.", "Anything else about the ids."),
         "availability" => (
             "The share of calls that succeeded was as high as was asked for.",
@@ -111,6 +117,14 @@ pub(crate) fn anomaly(name: &str) -> Option<&'static str> {
         "stale-read-under-lease" => {
             "A read returned the past: what had been acknowledged before it began was not in it."
         }
+        "lease-outlived" => {
+            "A lease did not end: its holder may be long dead, and still the lock it stands for is \
+             not given to anybody else."
+        }
+        "lease-cut-short" => {
+            "A lease ended before its time: its holder still acts on it while another may hold it \
+             too."
+        }
         "duplicate-apply" => "What was asked for once was done twice.",
         "overclaimed-lease" => {
             "A client held its lease for valid when it was certainly over, and acted on it."
@@ -133,6 +147,7 @@ pub(crate) fn measure(name: &str) -> &'static str {
         "lost_acknowledgements_window" => {
             "from the first to the last acknowledgement of what is gone"
         }
+        "lease_outlived" => "a key was still there so long after its lease was over",
         "takeover_to_first_refusal" => "from a takeover to the old leader's first refused write",
         "takeover_to_step_down" => "from a takeover to when the old leader stepped down",
         "lease_handover_margin" => {

@@ -13,8 +13,9 @@ use tokio::time::{Instant, sleep_until};
 use super::lock::Holds;
 use super::outcome;
 use super::wire::{
-    CREATE, Comparand, Compare, EQUAL, PutRequest, PutResponse, RangeRequest, RangeResponse,
-    Request, RequestOp, StatusRequest, StatusResponse, TxnRequest, TxnResponse, VALUE,
+    CREATE, Comparand, Compare, EQUAL, LeaseGrantRequest, LeaseGrantResponse, PutRequest,
+    PutResponse, RangeRequest, RangeResponse, Request, RequestOp, StatusRequest, StatusResponse,
+    TxnRequest, TxnResponse, VALUE,
 };
 use crate::endpoint::{ClientKind, Endpoint, EndpointPlan, Probe};
 use crate::grpc::{CallError, Connection};
@@ -32,7 +33,16 @@ const PROBE_LIMIT: Duration = Duration::from_secs(1);
 /// `token`: whether what locks guard compares revisions (`revision`) or nothing (`none`).
 pub(crate) const KIND: ClientKind = ClientKind {
     name: "etcd",
-    supports: &["read", "write", "cas", "acquire", "renew", "release", "fenced-write"],
+    supports: &[
+        "read",
+        "write",
+        "cas",
+        "acquire",
+        "renew",
+        "release",
+        "fenced-write",
+        "put-leased",
+    ],
     settings: &["read", "token"],
     endpoint,
     records: None,
@@ -143,6 +153,11 @@ impl Client for EtcdClient {
                     .map_err(|e| outcome::of_write(&e))?;
                 if answer.succeeded { Ok(op.value.clone()) } else { Err(ClientError::Precondition) }
             }
+            ("put-leased", _) => {
+                let lease_ms = argument.get("lease_ms").and_then(Value::as_int);
+                let lease_ms = lease_ms.ok_or_else(|| malformed(op))?;
+                self.put_leased(key, lease_ms).await
+            }
             ("acquire", _) => self.acquire(key).await,
             ("renew", _) => self.renew(op).await,
             ("release", _) => self.release(op).await,
@@ -157,6 +172,22 @@ impl Client for EtcdClient {
 }
 
 impl EtcdClient {
+    /// Puts a key under a lease of its own, which is never renewed.
+    async fn put_leased(&mut self, key: &Value, lease_ms: i64) -> Result<Value, ClientError> {
+        let grant = LeaseGrantRequest { ttl: (lease_ms / 1000).max(1), id: 0 };
+        // A lease alone holds nothing.
+        let lease: LeaseGrantResponse = self
+            .call("/etcdserverpb.Lease/LeaseGrant", &grant)
+            .await
+            .map_err(|e| outcome::of_read(&e))?;
+        let (key_bytes, value) = (json::to_key(key), json::to_bytes(&Value::Int(1)));
+        let put = PutRequest { key: key_bytes, value, lease: lease.id };
+        let _: PutResponse =
+            self.call("/etcdserverpb.KV/Put", &put).await.map_err(|e| outcome::of_write(&e))?;
+        let granted = Value::Map(vec![("lease_ms".into(), Value::Int(lease.ttl * 1000))]);
+        Ok(Value::pair(key.clone(), granted))
+    }
+
     pub(super) async fn call<T: Message + Default>(
         &mut self,
         path: &str,
