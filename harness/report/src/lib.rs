@@ -18,6 +18,7 @@ mod junit;
 mod lanes;
 mod log_lines;
 mod markdown;
+mod offsets;
 mod phrase;
 mod plan;
 mod plot;

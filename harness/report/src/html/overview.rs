@@ -3,6 +3,7 @@
 use maud::{Markup, html};
 
 use crate::counts::Tally;
+use crate::offsets::offsets;
 use crate::{Report, phrase, plot};
 
 /// Functions and nodes listed.
@@ -42,6 +43,7 @@ impl Report<'_> {
                     }
                     div.scroll { (plot::latency(history, span, episodes)) }
                 }
+                (self.html_offsets())
                 @if !self.counts.by_node.is_empty() {
                     figure.plot {
                         figcaption {
@@ -53,6 +55,25 @@ impl Report<'_> {
                     }
                 }
                 (self.html_counts())
+            }
+        }
+    }
+
+    /// The clocks that were moved, as they were read from inside of what saw them.
+    fn html_offsets(&self) -> Markup {
+        let nodes = offsets(self.run.history);
+        html! {
+            @if !nodes.is_empty() {
+                figure.plot {
+                    figcaption {
+                        b { "Clocks" } ", how far ahead of the true time or behind it, read on each node "
+                        "and as high as the reading may be off; logarithmic"
+                        @for (number, node) in nodes.keys().enumerate() {
+                            " " span class={ "key c" (number % plot::COLOURS) } { (phrase::clean(node)) }
+                        }
+                    }
+                    div.scroll { (plot::offsets(&nodes, self.counts.span_ns, &self.episodes)) }
+                }
             }
         }
     }

@@ -171,11 +171,12 @@ impl Primitive for Clock {
                 }
                 (None, None) => "nothing of the store runs".into(),
             };
+            let latest = widest(seen.iter().map(|seen| seen.reading));
             let processes: Vec<Value> = seen.iter().map(Seen::figures).collect();
             let figures = json!({
                 "asked": self.motion,
                 "processes": processes,
-                "readings_ago_ms_ns_ns": undo.readings().figures(),
+                "readings_ago_ms_ns_ns": undo.readings().figures(latest),
             });
             return Ok(Sight { holds, summary, figures });
         }
@@ -223,11 +224,13 @@ impl Primitive for Clock {
                 None => "nothing of the store runs, and nobody has the cell".into(),
             },
         };
+        let latest = widest(readings.iter().map(|(_, reading)| *reading));
+        let latest: Vec<Value> = latest.iter().map(Reading::figure).collect();
         let figures: Vec<Value> = readings.iter().map(|(pid, r)| process(*pid, r)).collect();
         Ok(Sight {
             holds: patched.is_empty() && wrong.is_none(),
             summary,
-            figures: json!({ "processes": figures }),
+            figures: json!({ "processes": figures, "readings_ago_ms_ns_ns": latest }),
         })
     }
 }

@@ -8,12 +8,20 @@ use std::time::Duration;
 use serde_json::{Value, json};
 
 use crate::lease::uptime;
+use crate::vdso::Reading;
 
 /// How often a clock is read while it is wrong.
 pub(crate) const READ_EVERY: Duration = Duration::from_millis(500);
 
 /// How many readings are handed out at most.
 const READINGS_MAX: usize = 400;
+
+impl Reading {
+    /// One that was taken just now, as [`Readings::figures`] has it.
+    pub(crate) fn figure(&self) -> Value {
+        json!([0, self.offset_ns, self.error_ns])
+    }
+}
 
 /// The readings of one injection, oldest first.
 pub(crate) struct Readings {
@@ -35,8 +43,8 @@ impl Readings {
     }
 
     /// Those kept so far: how many milliseconds ago each was taken, how far the clock was ahead, and how
-    /// far off that may be, both in nanoseconds.
-    pub(crate) fn figures(&self) -> Vec<Value> {
+    /// far off that may be, both in nanoseconds. The `latest` was taken just now.
+    pub(crate) fn figures(&self, latest: Option<Reading>) -> Vec<Value> {
         let now = uptime().unwrap_or_default().as_millis() as u64;
         let text = fs::read_to_string(&self.path).unwrap_or_default();
         let lines = text.lines().filter_map(|line| serde_json::from_str(line).ok());
@@ -47,6 +55,7 @@ impl Readings {
         let chosen = taken.iter().enumerate().filter(|(i, _)| (last - i).is_multiple_of(step));
         chosen
             .map(|(_, (at, offset, error))| json!([now.saturating_sub(*at), offset, error]))
+            .chain(latest.map(|reading| reading.figure()))
             .collect()
     }
 
@@ -68,17 +77,19 @@ mod tests {
     fn readings_are_kept() {
         let folder = tempfile::tempdir().unwrap();
         let readings = Readings::beside(&folder.path().join("a.cell"));
-        assert!(readings.figures().is_empty());
+        assert!(readings.figures(None).is_empty());
         for number in 0..1001 {
             readings.keep(number, 5);
         }
-        let figures = readings.figures();
+        let latest = Reading { at_ns: 9, offset_ns: 2000, error_ns: 7 };
+        assert_eq!(readings.figures(Some(latest)).last(), Some(&json!([0, 2000, 7])));
+        let figures = readings.figures(None);
         assert!(figures.len() <= READINGS_MAX && figures.len() > READINGS_MAX / 2);
         assert_eq!(figures.last().unwrap()[1], 1000);
         assert!(figures.windows(2).all(|two| two[0][1].as_i64() < two[1][1].as_i64()));
         assert!(figures.windows(2).all(|two| two[0][0].as_u64() >= two[1][0].as_u64()));
         readings.remove().unwrap();
         readings.remove().unwrap();
-        assert!(readings.figures().is_empty());
+        assert!(readings.figures(None).is_empty());
     }
 }

@@ -240,7 +240,7 @@ impl Primitive for Wall {
             "offset_ns": reading.offset_ns,
             "error_ns": reading.error_ns,
             "stopped": undo.daemons,
-            "readings_ago_ms_ns_ns": undo.readings().figures(),
+            "readings_ago_ms_ns_ns": undo.readings().figures(Some(reading)),
         });
         Ok(Sight { holds: doubt.is_none(), summary, figures })
     }
@@ -272,7 +272,11 @@ impl Primitive for Wall {
             Some(daemon) => format!("{} is still stopped", sync::name(daemon.pid)),
             None => format!("the machine's clock {reading}"),
         };
-        let figures = json!({ "offset_ns": reading.offset_ns, "error_ns": reading.error_ns });
+        let figures = json!({
+            "offset_ns": reading.offset_ns,
+            "error_ns": reading.error_ns,
+            "readings_ago_ms_ns_ns": [reading.figure()],
+        });
         Ok(Sight { holds: !wrong && still.is_none(), summary, figures })
     }
 }
