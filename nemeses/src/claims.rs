@@ -9,7 +9,11 @@ const LINKS: &str = "the links";
 
 /// What is in hand, shared by the lanes of a run.
 #[derive(Debug, Clone, Default)]
-pub struct Claims(Arc<Mutex<BTreeSet<String>>>);
+pub struct Claims {
+    held: Arc<Mutex<BTreeSet<String>>>,
+    /// Nodes whose data was damaged in this run.
+    damaged: Arc<Mutex<BTreeSet<String>>>,
+}
 
 impl Claims {
     /// Lets `pick` choose among the nodes that are free, and claims what it chose.
@@ -18,7 +22,7 @@ impl Claims {
         nodes: &[String],
         pick: impl FnOnce(&[String]) -> Vec<String>,
     ) -> Vec<String> {
-        let mut held = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut held = self.held.lock().unwrap_or_else(PoisonError::into_inner);
         let free: Vec<String> =
             nodes.iter().filter(|node| !held.contains(*node)).cloned().collect();
         let picked = pick(&free);
@@ -38,9 +42,25 @@ impl Claims {
 
     /// Gives nodes back.
     pub(crate) fn release<'a>(&self, nodes: impl IntoIterator<Item = &'a String>) {
-        let mut held = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut held = self.held.lock().unwrap_or_else(PoisonError::into_inner);
         for node in nodes {
             held.remove(node);
         }
+    }
+
+    /// The nodes whose data was damaged in this run.
+    pub(crate) fn damaged(&self) -> BTreeSet<String> {
+        self.damaged.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Adds nodes to those, unless there would be more than `most`; says whether they are among them.
+    pub(crate) fn damage(&self, nodes: &[String], most: usize) -> bool {
+        let mut damaged = self.damaged.lock().unwrap_or_else(PoisonError::into_inner);
+        let more: BTreeSet<String> = damaged.iter().chain(nodes).cloned().collect();
+        let fits = more.len() <= most;
+        if fits {
+            *damaged = more;
+        }
+        fits
     }
 }

@@ -7,7 +7,7 @@
 //! Never more than a minority of the nodes is damaged in a run, unless `corrupt` is told which: a majority
 //! of a replicated store is to keep what it acknowledged.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use async_trait::async_trait;
 use deposed_agent::disk::{Damage as Damaging, Harm};
@@ -50,8 +50,6 @@ pub(crate) struct Damage {
     target: Option<Target>,
     claims: Claims,
     agents: Agents,
-    /// Nodes that were damaged in this run.
-    damaged: BTreeSet<String>,
 }
 
 /// What is done to the nodes of one injection.
@@ -137,7 +135,7 @@ impl Damage {
             }
         }
         let (claims, agents) = (claims.clone(), agents.clone());
-        Ok(Self { wanted, target, claims, agents, damaged: BTreeSet::new() })
+        Ok(Self { wanted, target, claims, agents })
     }
 
     fn draw(&self, rng: &mut ChaCha8Rng) -> Chosen {
@@ -151,18 +149,24 @@ impl Damage {
         Chosen { harm, seed: rng.random_range(0..=u64::from(u32::MAX)) }
     }
 
+    /// How many nodes may be damaged in a run, if that is not left to the user.
+    fn most(&self, nodes: &[String]) -> Option<usize> {
+        let bounded = self.wanted == Wanted::Wipe || self.target.is_none();
+        bounded.then(|| minority(nodes.len()).max(1))
+    }
+
     /// Whom to damage: what was said; or a minority at most, and of nodes that were damaged before if
     /// these are one.
     fn aim(&self, nodes: &[String], rng: &mut ChaCha8Rng) -> Target {
-        let most = minority(nodes.len()).max(1);
-        let bounded = self.wanted == Wanted::Wipe || self.target.is_none();
-        match &self.target {
-            Some(target) if !bounded || matches!(target, Target::Nodes(_)) => target.clone(),
-            Some(Target::Minority) if self.damaged.is_empty() => Target::Minority,
-            Some(Target::Minority) => Target::Nodes(self.damaged.iter().cloned().collect()),
-            _ if self.damaged.len() < most => Target::One,
+        let damaged = self.claims.damaged();
+        match (&self.target, self.most(nodes)) {
+            (Some(target), None) => target.clone(),
+            (Some(Target::Nodes(names)), _) => Target::Nodes(names.clone()),
+            (Some(Target::Minority), _) if damaged.is_empty() => Target::Minority,
+            (Some(Target::Minority), _) => Target::Nodes(damaged.into_iter().collect()),
+            (_, Some(most)) if damaged.len() < most => Target::One,
             _ => {
-                let damaged: Vec<&String> = self.damaged.iter().collect();
+                let damaged: Vec<&String> = damaged.iter().collect();
                 Target::Nodes(damaged.choose(rng).map(|node| (*node).clone()).into_iter().collect())
             }
         }
@@ -252,9 +256,15 @@ impl Nemesis for Damage {
         cx: &FaultContext,
         rng: &mut ChaCha8Rng,
     ) -> Result<Choice, FaultError> {
-        let target = self.aim(&node_names(cx), rng);
+        let nodes = node_names(cx);
+        let target = self.aim(&nodes, rng);
         let mut choice = processes::choose(cx, Some(&target), &self.claims, rng).await?;
-        self.damaged.extend(choice.nodes.iter().cloned());
+        // Another lane may have damaged others meanwhile.
+        if !self.claims.damage(&choice.nodes, self.most(&nodes).unwrap_or(usize::MAX)) {
+            self.claims.release(&choice.nodes);
+            let reason = "as many nodes were damaged as a majority can do without";
+            return Err(FaultError::Nothing(reason.into()));
+        }
         let Chosen { harm, seed } = self.draw(rng);
         choice.what["harm"] = json!(harm);
         choice.what["seed"] = json!(seed);
@@ -397,14 +407,18 @@ mod tests {
             parse(Wanted::Wipe, None, 1).is_err() && parse(Wanted::Wipe, Some("n1+n2"), 5).is_ok()
         );
         let mut rng = ChaCha8Rng::seed_from_u64(1);
+        let nodes: Vec<String> = (1..=5).map(|i| format!("n{i}")).collect();
         for text in [None, Some("one"), Some("minority")] {
-            let mut wipe = parse(Wanted::Wipe, text, 5).unwrap();
-            let nodes: Vec<String> = (1..=5).map(|i| format!("n{i}")).collect();
+            let wipe = parse(Wanted::Wipe, text, 5).unwrap();
             for _ in 0..100 {
-                let target = wipe.aim(&nodes, &mut rng);
-                wipe.damaged.extend(target.pick(&nodes, &nodes, &[], &mut rng));
-                assert!(wipe.damaged.len() <= 2, "{text:?}: {:?}", wipe.damaged);
+                let picked = wipe.aim(&nodes, &mut rng).pick(&nodes, &nodes, &[], &mut rng);
+                assert!(wipe.claims.damage(&picked, wipe.most(&nodes).unwrap()), "{picked:?}");
             }
+            assert_eq!(wipe.claims.damaged().len(), 2, "{text:?}");
+            // Nor by another lane.
+            let others: Vec<String> =
+                nodes.iter().filter(|n| !wipe.claims.damaged().contains(*n)).cloned().collect();
+            assert!(!wipe.claims.damage(&others[..1], 2));
         }
     }
 }
