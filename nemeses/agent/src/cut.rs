@@ -328,19 +328,17 @@ impl Primitive for Cut {
             let text = format!("table inet {table}\ndelete table inet {table}\n");
             return Tool::new("nft").args(["-f", "-"]).input(text).run().map(drop);
         }
-        for name in ["iptables", "ip6tables"] {
-            let iptables = |args: &[&str]| Tool::new(name).args(["-w", "5"]).args(args).succeeds();
-            if !iptables(&["-S", chain]) {
-                continue;
+        // As they were made, in one transaction for each family, both at once.
+        let jumps = HOOKS.map(|hook| format!("-D {hook} -j {chain}\n")).concat();
+        let removal = format!("*filter\n{jumps}-F {chain}\n-X {chain}\nCOMMIT\n");
+        let started = FAMILIES.map(|(name, restore)| {
+            let restore = Tool::new(restore).args(["-w", "5", "--noflush"]);
+            (name, restore.input(removal.clone()).start())
+        });
+        for (name, running) in started {
+            if running.and_then(tool::Running::end).is_err() {
+                remove_step_by_step(name, chain);
             }
-            for hook in HOOKS {
-                let mut jumps = 0;
-                while jumps < JUMPS_MAX && iptables(&["-D", hook, "-j", chain]) {
-                    jumps += 1;
-                }
-            }
-            iptables(&["-F", chain]);
-            iptables(&["-X", chain]);
         }
         Ok(())
     }
@@ -367,6 +365,23 @@ impl Primitive for Cut {
             figures: json!({}),
         })
     }
+}
+
+/// Removes what there is of a chain of ours, and nothing if there is none: half-way made, open, or with
+/// more jumps into it than were ever made.
+fn remove_step_by_step(name: &str, chain: &str) {
+    let iptables = |args: &[&str]| Tool::new(name).args(["-w", "5"]).args(args).succeeds();
+    if !iptables(&["-S", chain]) {
+        return;
+    }
+    for hook in HOOKS {
+        let mut jumps = 0;
+        while jumps < JUMPS_MAX && iptables(&["-D", hook, "-j", chain]) {
+            jumps += 1;
+        }
+    }
+    iptables(&["-F", chain]);
+    iptables(&["-X", chain]);
 }
 
 /// Packets cut so far, by source. Empty if our chain is not there.
