@@ -8,7 +8,7 @@ use std::path::Path;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use deposed_core::{Command, NodeClock, Remote};
-use deposed_history::{Op, jsonl, read_header};
+use deposed_history::{Op, ReadOptions, episodes, jsonl, read};
 use futures_util::future::join_all;
 
 use crate::logs::Logs;
@@ -33,13 +33,18 @@ pub(crate) async fn append(
 ) -> Result<usize, String> {
     let Some(records) = rig.system.records() else { return Ok(0) };
     let path = folder.join(HISTORY);
-    let start = File::open(&path).map_err(|e| format!("open {}: {e}", path.display()))?;
-    let header = read_header(BufReader::new(start)).map_err(|e| format!("the history: {e}"))?;
-    let start_ns = header.and_then(|header| header.start_wall_ns).unwrap_or(0);
+    let recorded = File::open(&path).map_err(|e| format!("open {}: {e}", path.display()))?;
+    let recorded = read(BufReader::new(recorded), &ReadOptions::default());
+    let history = recorded.map_err(|e| format!("the history: {e}"))?.history;
+    let start_ns = history.header().start_wall_ns.unwrap_or(0);
+    let mut wrong = deposed_nemeses::wrong_times(&episodes(&history), end.1);
     let clocks = join_all(rig.cluster.remotes().iter().map(|remote| async move {
         Some((remote.node().name.to_string(), clock(&**remote, start_ns).await?))
     }));
-    let clocks: BTreeMap<String, NodeClock> = clocks.await.into_iter().flatten().collect();
+    let mut clocks: BTreeMap<String, NodeClock> = clocks.await.into_iter().flatten().collect();
+    for (node, clock) in &mut clocks {
+        clock.wrong = wrong.remove(node).unwrap_or_default();
+    }
     let mut ops = Vec::new();
     for (node, file) in logs.files() {
         let Some(clock) = clocks.get(node) else { continue };
@@ -62,8 +67,8 @@ pub(crate) async fn append(
     Ok(ops.len())
 }
 
-/// How the wall clock of a node stands to the run's, by asking it. What a fault did to it during
-/// the run and undid is not seen.
+/// How the wall clock of a node stands to the run's, by asking it. What a fault did to it during the
+/// run and undid is not seen by that.
 async fn clock(remote: &dyn Remote, start_ns: i64) -> Option<NodeClock> {
     let mut best: Option<NodeClock> = None;
     for _ in 0..CLOCK_LOOKS {
@@ -73,8 +78,9 @@ async fn clock(remote: &dyn Remote, start_ns: i64) -> Option<NodeClock> {
         let after = wall_ns();
         let offset = there - (before + (after - before) / 2);
         let error_ns = u64::try_from(after - before).unwrap_or(u64::MAX).div_ceil(2);
-        if best.is_none_or(|best| error_ns < best.error_ns) {
-            best = Some(NodeClock { zero_ns: start_ns + offset, error_ns });
+        if best.as_ref().is_none_or(|best| error_ns < best.error_ns) {
+            let zero_ns = start_ns + offset;
+            best = Some(NodeClock { zero_ns, error_ns, wrong: Vec::new() });
         }
     }
     best

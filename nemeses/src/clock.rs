@@ -12,7 +12,8 @@ use std::time::Duration;
 use async_trait::async_trait;
 use deposed_agent::clock::{Clock as Moving, Motion};
 use deposed_agent::{Sight, Spec, Wall};
-use deposed_core::{Choice, Effect, Evidence, FaultContext, FaultError, Nemesis};
+use deposed_core::{Choice, Effect, Evidence, FaultContext, FaultError, Nemesis, WrongTime};
+use deposed_history::{Episode, Value};
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 use serde::{Deserialize, Serialize};
@@ -24,6 +25,9 @@ use crate::mistake::{Mistake, closest, suggest};
 use crate::processes::{self, Prey, of_agent};
 use crate::target::Target;
 use crate::wall::{self, Told};
+
+/// Its name, as histories have it.
+const FAULT: &str = "clock";
 
 /// What `clock:` may be followed by, beside a target.
 const MOTIONS: [(&str, &str); 4] = [
@@ -250,7 +254,7 @@ impl Clock {
 #[async_trait]
 impl Nemesis for Clock {
     fn fault(&self) -> &str {
-        "clock"
+        FAULT
     }
 
     async fn prepare(&mut self, cx: &FaultContext) -> Result<(), FaultError> {
@@ -415,8 +419,50 @@ async fn cells(cx: &FaultContext, nodes: &[String]) -> Result<Vec<Has>, FaultErr
     Ok(found)
 }
 
+/// When this fault may have had the wall clocks of nodes wrong, and how far, as a history tells that
+/// ended at `end_ns`. Whatever stamps of theirs say of such times is to be read with that.
+pub fn wrong_times(episodes: &[Episode], end_ns: u64) -> BTreeMap<String, Vec<WrongTime>> {
+    let mut wrong: BTreeMap<String, Vec<WrongTime>> = BTreeMap::new();
+    let bit = |episode: &&Episode| episode.fault == FAULT && episode.effect() != Effect::Skipped;
+    for episode in episodes.iter().filter(bit) {
+        let healed = episode.healed.filter(|_| episode.is_healed());
+        let (from_ns, to_ns) = (episode.begin.time, healed.map_or(end_ns, |moment| moment.time));
+        for node in &episode.nodes {
+            let motion = episode.choice.get("motions").and_then(|motions| motions.get(node));
+            let Some((ahead_min_ns, ahead_max_ns)) =
+                motion.and_then(|motion| farthest(motion, to_ns.saturating_sub(from_ns)))
+            else {
+                continue;
+            };
+            let time = WrongTime { from_ns, to_ns, ahead_min_ns, ahead_max_ns };
+            wrong.entry(node.clone()).or_default().push(time);
+        }
+    }
+    wrong
+}
+
+/// How far ahead a clock is at least and at most that is moved for so long.
+fn farthest(motion: &Value, for_ns: u64) -> Option<(i64, i64)> {
+    let number = |name: &str| match motion.get(name)? {
+        Value::Int(whole) => Some(*whole as f64),
+        Value::Float(number) => Some(*number),
+        _ => None,
+    };
+    // Numbers too great become the greatest there are.
+    let ms = |name: &str| Some((number(name)? * 1e6) as i64);
+    Some(match motion.get("motion")?.as_str()? {
+        "drift" => {
+            let at_last = (number("rate_ppm")? * 1e-6 * for_ns as f64) as i64;
+            (at_last.min(0), at_last.max(0))
+        }
+        "scramble" => (-ms("max_ms")?, ms("max_ms")?),
+        _ => (ms("offset_ms")?, ms("offset_ms")?),
+    })
+}
+
 #[cfg(test)]
 mod tests {
+    use deposed_history::{Moment, Sighting};
     use rand::SeedableRng;
 
     use super::*;
@@ -472,5 +518,41 @@ mod tests {
         );
         let again = |seed| Wanted::default().draw(&mut ChaCha8Rng::seed_from_u64(seed));
         assert_eq!(again(3), again(3));
+    }
+
+    /// Every motion says how far it goes, until it was seen to be healed or else to the end.
+    #[test]
+    fn times_that_are_wrong() {
+        let moment = |time| Moment { position: 0, time };
+        let sighting =
+            |effect| Some(Sighting { effect, summary: String::new(), figures: Value::Nil });
+        let episode = |motion: Motion, healing| Episode {
+            fault: FAULT.into(),
+            id: 1,
+            lane: FAULT.into(),
+            choice: serde_json::json!({ "motions": { "n4": motion } }).into(),
+            nodes: vec!["n4".into()],
+            begin: moment(1_000),
+            applied: Some(moment(1_100)),
+            heal: Some(moment(1_900)),
+            healed: Some(moment(2_000)),
+            bite: sighting(Effect::Proven),
+            healing: sighting(healing),
+        };
+        let told = |episode: Episode| {
+            let wrong = wrong_times(&[episode], 9_000);
+            let WrongTime { from_ns, to_ns, ahead_min_ns, ahead_max_ns } = wrong["n4"][0];
+            (from_ns, to_ns, ahead_min_ns, ahead_max_ns)
+        };
+        let jump = Motion::Jump { offset_ms: -5 };
+        let ahead = -5_000_000;
+        assert_eq!(told(episode(jump.clone(), Effect::Proven)), (1_000, 2_000, ahead, ahead));
+        assert_eq!(told(episode(jump.clone(), Effect::Indeterminate)).1, 9_000);
+        let drift = Motion::Drift { rate_ppm: 500_000.0 };
+        assert_eq!(told(episode(drift, Effect::Proven)), (1_000, 2_000, 0, 500));
+        let scramble = Motion::Scramble { max_ms: 3, period_ms: 1, seed: 1 };
+        assert_eq!(told(episode(scramble, Effect::Proven)), (1_000, 2_000, -3_000_000, 3_000_000));
+        let skipped = Episode { bite: sighting(Effect::Skipped), ..episode(jump, Effect::Skipped) };
+        assert!(wrong_times(&[skipped], 9_000).is_empty());
     }
 }

@@ -33,6 +33,7 @@ mod wall;
 
 pub use agents::Agents;
 pub use claims::Claims;
+pub use clock::wrong_times;
 pub use grudge::{Grudge, Partition, Shape};
 pub use heal::{heal_all, heal_run};
 pub use injections::{Injection, Injections};

@@ -18,5 +18,6 @@ pub use lane::{EventSender, Lane, NemesisEvent, NotRecorded, Stop, StopSender};
 pub use nemesis::{Choice, Effect, Evidence, FaultContext, FaultError, Nemesis};
 pub use remote::{Command, Conversation, Output, Remote, RemoteError};
 pub use system::{
-    Db, LogFile, NodeClock, OpSet, Primaries, Process, ProcessControl, Records, System, SystemError,
+    Db, LogFile, NodeClock, OpSet, Primaries, Process, ProcessControl, Records, System,
+    SystemError, WrongTime,
 };

@@ -55,19 +55,48 @@ pub trait Records: Send + Sync {
 }
 
 /// The wall clock of a node, laid beside the clock of the run.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct NodeClock {
     /// What it showed when the run began, in nanoseconds since 1970.
     pub zero_ns: i64,
     /// How far off that may be, either way.
     pub error_ns: u64,
+    /// When it may have been set wrong besides.
+    pub wrong: Vec<WrongTime>,
+}
+
+/// A part of a run in which the wall clock of a node may have been wrong, all the time or now and
+/// then.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct WrongTime {
+    /// From when, nanoseconds since the start of the run.
+    pub from_ns: u64,
+    /// Until when.
+    pub to_ns: u64,
+    /// How far ahead it was at least: behind, if negative.
+    pub ahead_min_ns: i64,
+    /// How far ahead it was at most.
+    pub ahead_max_ns: i64,
 }
 
 impl NodeClock {
-    /// A reading of it as a moment of the run; none if that was before the run.
+    /// A reading of it as a moment of the run, as exactly as can be told; none if that was before
+    /// the run.
     pub fn stamp(&self, wall_ns: i64) -> Option<Stamp> {
-        let at_ns = u64::try_from(wall_ns - self.zero_ns).ok()?;
-        Some(Stamp { at_ns, error_ns: self.error_ns })
+        let shown = i128::from(wall_ns) - i128::from(self.zero_ns);
+        // Where it was right, and where it was wrong: whatever fits.
+        let mut fits = (shown, shown);
+        for wrong in &self.wrong {
+            let from = (shown - i128::from(wrong.ahead_max_ns)).max(wrong.from_ns.into());
+            let to = (shown - i128::from(wrong.ahead_min_ns)).min(wrong.to_ns.into());
+            if from <= to {
+                fits = (fits.0.min(from), fits.1.max(to));
+            }
+        }
+        let latest = u64::try_from(fits.1).ok()?;
+        let earliest = u64::try_from(fits.0).unwrap_or(0);
+        let half = (latest - earliest).div_ceil(2);
+        Some(Stamp { at_ns: earliest + half, error_ns: self.error_ns.saturating_add(half) })
     }
 }
 
@@ -208,4 +237,32 @@ pub trait ProcessControl: Send + Sync {
 pub trait Primaries: Send + Sync {
     /// The nodes that claim to lead, as far as they can be asked within a second or two.
     async fn primaries(&self, cluster: &Cluster) -> Result<Vec<Node>, SystemError>;
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A reading that a clock can have shown at two times is of both, with all between them; others
+    /// are as exact as ever.
+    #[test]
+    fn readings_of_a_wrong_clock() {
+        let wrong = WrongTime { from_ns: 100, to_ns: 200, ahead_min_ns: 0, ahead_max_ns: 50 };
+        let clock = NodeClock { zero_ns: 1_000, error_ns: 7, wrong: vec![wrong] };
+        let bounds = |wall_ns| {
+            let stamp = clock.stamp(wall_ns).unwrap();
+            (stamp.earliest_ns() + 7, stamp.latest_ns() - 7)
+        };
+        assert_eq!(bounds(1_090), (90, 90), "before it was set");
+        assert_eq!(bounds(1_120), (100, 120), "just after, or 20 before");
+        assert_eq!(bounds(1_180), (130, 180));
+        assert_eq!(bounds(1_230), (180, 230), "just before it was put right, or after that");
+        assert_eq!(bounds(1_260), (260, 260));
+
+        let back = WrongTime { ahead_min_ns: -500, ahead_max_ns: -500, ..wrong };
+        let clock = NodeClock { wrong: vec![back], ..clock };
+        let stamp = clock.stamp(650).unwrap();
+        assert_eq!((stamp.at_ns, stamp.error_ns), (75, 82), "what seems to be before the run");
+        assert_eq!(clock.stamp(400), None);
+    }
 }

@@ -125,7 +125,7 @@ mod tests {
     /// Each record becomes events, with moments of the run's clock; a torn last line is left out.
     #[test]
     fn records_become_events() {
-        let clock = NodeClock { zero_ns: 1_000, error_ns: 7 };
+        let clock = NodeClock { zero_ns: 1_000, error_ns: 7, wrong: Vec::new() };
         let volume = r#"{"seq":1,"wall_ns":1005,"grant":"leader","token":3,"id":"a","value":5,"client":"n1","accepted":false}
 {"seq":2,"wall_"#;
         let ops = read("volume.jsonl", volume, &clock).unwrap();
