@@ -1,5 +1,5 @@
-//! What the store wrote down: the volume's log, the external service's, who was let lead, and the
-//! log of each node as it is at the end.
+//! What the store wrote down: the volume's log, the external service's, who was let lead and who took
+//! itself for the leader, and the log of each node as it is at the end.
 
 use std::collections::BTreeMap;
 
@@ -43,6 +43,16 @@ struct Promotion {
     token: i64,
 }
 
+/// A line of `led.jsonl`: a node took itself for the leader.
+#[derive(Deserialize)]
+struct Led {
+    node: String,
+    token: i64,
+    from_wall_ns: i64,
+    wall_ns: i64,
+    over_ns: u64,
+}
+
 /// The events of a collected file; none if it is no record.
 pub(crate) fn read(name: &str, text: &str, clock: &NodeClock) -> Result<Vec<Op>, String> {
     // What was being written when it was collected is not whole.
@@ -51,6 +61,7 @@ pub(crate) fn read(name: &str, text: &str, clock: &NodeClock) -> Result<Vec<Op>,
         "volume.jsonl" => attempt,
         "external.jsonl" => performance,
         "grants.jsonl" => promotion,
+        "led.jsonl" => led,
         "log.jsonl" => return snapshots(whole),
         _ => return Ok(Vec::new()),
     };
@@ -92,6 +103,18 @@ fn promotion(line: &str, clock: &NodeClock) -> serde_json::Result<Op> {
     let line: Promotion = serde_json::from_str(line)?;
     let at = clock.stamp(line.wall_ns);
     Ok(LogEvent::Granted { resource: "volume", token: line.token, at }.to_op())
+}
+
+fn led(line: &str, clock: &NodeClock) -> serde_json::Result<Op> {
+    let line: Led = serde_json::from_str(line)?;
+    // What was before the run is as good as its beginning.
+    let [from, noticed] =
+        [line.from_wall_ns, line.wall_ns].map(|wall_ns| clock.stamp(wall_ns).unwrap_or_default());
+    let to_ns = noticed.at_ns.saturating_sub(line.over_ns);
+    let error_ns = from.error_ns.max(noticed.error_ns);
+    let event =
+        LogEvent::Led { node: &line.node, epoch: line.token, from_ns: from.at_ns, to_ns, error_ns };
+    Ok(event.to_op())
 }
 
 /// Everything a node has in its log, by list: what is in none of those of the last term is gone.
@@ -141,6 +164,11 @@ mod tests {
 
         let grants = "{\"wall_ns\":1,\"token\":3,\"node\":\"n1\"}\n";
         assert_eq!(&*read("grants.jsonl", grants, &clock).unwrap()[0].f, "granted");
+        let led = r#"{"node":"n1","token":3,"from_wall_ns":900,"wall_ns":1100,"over_ns":40}"#;
+        let ops = read("led.jsonl", &format!("{led}\n"), &clock).unwrap();
+        let history = History::from_ops(Header::default(), &ops);
+        let expected = LogEvent::Led { node: "n1", epoch: 3, from_ns: 0, to_ns: 60, error_ns: 7 };
+        assert_eq!(LogEvent::parse(history.op(0)), Some(expected));
         let log = "{\"term\":1,\"op\":\"nothing\"}\n\
                    {\"term\":2,\"op\":\"append\",\"list\":\"log-0\",\"value\":\"a1\"}\n\
                    {\"term\":2,\"op\":\"write\",\"key\":\"k\",\"value\":7}\n";

@@ -51,6 +51,11 @@ impl Lease {
         self.until = None;
     }
 
+    /// How long ago it ran out, which may be never; none if it was never held.
+    pub(crate) fn over_for(&self) -> Option<Duration> {
+        self.until.map(|until| self.clock.now().saturating_sub(until))
+    }
+
     /// Whether it is held now.
     pub(crate) fn valid(&self) -> bool {
         self.until.is_some_and(|until| self.clock.now() < until)
@@ -108,8 +113,12 @@ mod tests {
             assert_eq!(lease.valid(), fooled);
             lease.renew(lease.ask(), 0);
             assert!(lease.valid());
+            assert_eq!(lease.over_for(), Some(Duration::ZERO));
+            lease.renew(lease.ask() - Duration::from_secs(5), 0);
+            assert_eq!(lease.over_for() > Some(Duration::from_secs(4)), !fooled);
             lease.end();
             assert!(!lease.valid());
+            assert_eq!(lease.over_for(), None);
         }
     }
 

@@ -12,11 +12,12 @@ use std::time::{Duration, Instant};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use crate::clock::wall_ns;
 use crate::journal::{self, Journal};
 use crate::lease::{Granted, Lease};
 use crate::state::{Op, Outcome, State};
 use crate::wire::Entry;
-use crate::{Acks, Config, Failover, Mistake, OnStale, Reads, Reply};
+use crate::{Acks, Clock, Config, Failover, Mistake, OnStale, Reads, Reply};
 
 /// At most so many entries go into one message.
 const ENTRIES_MAX: usize = 500;
@@ -46,6 +47,18 @@ struct Progress {
     confirmed: Option<Instant>,
 }
 
+/// A line of `led.jsonl`: a time in which it took itself for the leader, by the wall clock.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+struct Led {
+    node: String,
+    token: u64,
+    from_wall_ns: u64,
+    /// When it noticed that it leads no more.
+    wall_ns: u64,
+    /// How long its lease had been over by then.
+    over_ns: u64,
+}
+
 /// A write to the volume that was acknowledged before it was delivered.
 #[derive(Debug, Clone)]
 pub(super) struct Undelivered {
@@ -67,6 +80,9 @@ pub(super) struct Core {
     pub(super) leader: Option<String>,
     /// When the leader was last heard of. A node that starts has just heard of it, for all it knows.
     heard: Instant,
+    /// The token it leads by, and since when by the wall clock.
+    leading: Option<(u64, u64)>,
+    led: Journal,
     /// The right to lead, if it is a lease.
     pub(super) lease: Lease,
     /// The right to answer reads as a follower.
@@ -97,9 +113,12 @@ impl Core {
         let promises_at = config.data.join("promises.json");
         let promises = journal::load(&promises_at)?.unwrap_or_default();
         let (journal, log) = Journal::open(config.data.join("log.jsonl"))?;
+        let (led, _) = Journal::open::<Led>(config.data.join("led.jsonl"))?;
         Ok(Self {
             config: config.clone(),
             journal,
+            leading: None,
+            led,
             promises_at,
             promises,
             part: Part::Follower,
@@ -172,6 +191,7 @@ impl Core {
     }
 
     fn demote(&mut self, leader: Option<String>) {
+        self.note_end();
         self.part = Part::Follower;
         self.leader = leader;
         self.lease.end();
@@ -181,6 +201,21 @@ impl Core {
         if self.config.on_stale == OnStale::Disconnect {
             self.undelivered.clear();
         }
+    }
+
+    /// Writes down that it led. What ran out by a clock that can be set ended nobody knows when.
+    fn note_end(&mut self) {
+        let Some((token, from_wall_ns)) = self.leading.take() else { return };
+        let over = match (self.config.failover, self.config.clock) {
+            (Failover::Lease, Clock::Wall) => None,
+            (Failover::Lease, _) => self.lease.over_for(),
+            _ => Some(Duration::ZERO),
+        };
+        let Some(over) = over else { return };
+        let over_ns = u64::try_from(over.as_nanos()).unwrap_or(u64::MAX);
+        let node = self.config.name.clone();
+        let led = Led { node, token, from_wall_ns, wall_ns: wall_ns(), over_ns };
+        self.persist(|core| core.led.append(&[led]));
     }
 
     fn promise(&mut self, term: u64, voted_for: Option<String>) {
@@ -361,6 +396,7 @@ impl Core {
 
     fn take_over(&mut self) {
         self.part = Part::Leader;
+        self.leading = Some((self.term(), wall_ns()));
         self.leader = Some(self.config.name.clone());
         self.lease.end();
         let progress = Progress { next: self.last_index() + 1, matched: 0, confirmed: None };
