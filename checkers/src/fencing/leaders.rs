@@ -45,6 +45,7 @@ pub(super) fn judge(facts: &Facts<'_>, claims: &Claims, found: &mut Found) {
     }
     found.count("epochs_served", epochs.len() as u64);
     judge.observed(found);
+    judge.handovers(found);
     judge.refusals(found);
 }
 
@@ -240,6 +241,22 @@ impl<'h> Judge<'_, 'h> {
                 _ if second.is_none_or(|other| to > sure_to(other)) => [longest_of_all, Some(led)],
                 _ => longest,
             };
+        }
+    }
+
+    /// What was left between the end of each leader's lease, as it reckons, and the next one's begin: by
+    /// so much more pause or skew there would have been two.
+    fn handovers(&self, found: &mut Found) {
+        if self.claims.lease.is_none() {
+            return;
+        }
+        let mut led: Vec<&super::facts::Led> = self.facts.led.iter().collect();
+        led.sort_unstable_by_key(|led| (led.epoch, led.position));
+        for pair in led.windows(2).filter(|pair| pair[0].node != pair[1].node) {
+            let end = pair[0].to_ns.saturating_add(pair[0].error_ns);
+            let begin = pair[1].from_ns.saturating_sub(pair[1].error_ns);
+            let left = i128::from(begin) - i128::from(end);
+            found.measure("lease_handover_margin", i64::try_from(left).unwrap_or(i64::MAX));
         }
     }
 

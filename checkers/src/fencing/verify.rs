@@ -705,8 +705,13 @@ impl<'h> Raw<'h> {
                 && event.position > complete
                 && epoch_of(event).is_some_and(|read| read > of_write)
         });
-        let whole = |read: &&Event<'_>| matches!(read.seen(), Some(Seen::Every(_)));
-        demand(later.clone().any(|read| whole(&read)), "no later epoch was read")?;
+        let tells = |read: &Event<'_>| {
+            let served = read.answered().and_then(Served::parse);
+            let authoritative = served.is_some_and(|served| served.leader);
+            (authoritative || self.claims.linearizable_reads)
+                && matches!(read.seen(), Some(Seen::Every(_)))
+        };
+        demand(later.clone().any(tells), "no later epoch was read")?;
         let has = |read: &Event<'_>| match read.seen() {
             Some(Seen::Every(ids)) => ids.contains(&id),
             Some(Seen::Last(last)) => last == Some(id),

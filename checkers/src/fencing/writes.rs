@@ -1,7 +1,7 @@
 //! Writes: which survived, which took effect twice, and which reads should have seen them.
 
 use super::Claims;
-use super::facts::{Facts, Fate, NONE, Read, SeenIds, Snapshot, Write};
+use super::facts::{Facts, Fate, NONE, Proof, Read, SeenIds, Snapshot, Write};
 use super::found::Found;
 use super::tell::{Story, length, short};
 use crate::EdgeKind;
@@ -12,6 +12,7 @@ pub(super) fn judge(facts: &Facts<'_>, claims: &Claims, found: &mut Found) {
     let reads = facts.by_resource(facts.reads.iter().map(|read| read.resource));
     let snapshots = facts.by_resource(facts.snapshots.iter().map(|snapshot| snapshot.resource));
     let mut marks = Marks { lost: vec![false; facts.fates.len()], seen: Marked::of(facts) };
+    let mut gone = Gone::default();
     for (number, resource) in facts.resources.iter().enumerate() {
         let ids = ids.get(number);
         let is_acknowledged = |id: &u32| facts.fates[*id as usize].acknowledged != NONE;
@@ -24,11 +25,45 @@ pub(super) fn judge(facts: &Facts<'_>, claims: &Claims, found: &mut Found) {
             acknowledged: ids.iter().copied().filter(is_acknowledged).collect(),
             reads: reads.facts(number, &facts.reads),
         };
-        judge.lost(&mut marks, found);
+        judge.lost(&mut marks, &mut gone, found);
         judge.duplicates(ids, &mut marks.seen, found);
         judge.stale_reads(&mut marks, found);
         found.count("acknowledged_writes", judge.acknowledged.len() as u64);
         found.count("reads", judge.reads.len() as u64);
+    }
+    gone.measure(found);
+}
+
+/// Who acknowledged a write: a node in an epoch, if it said so, or else a token of a resource.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum By {
+    Leader(i64, u32),
+    Token(usize, Option<i64>),
+}
+
+/// When writes were acknowledged that are gone, and by whom.
+#[derive(Debug, Default)]
+struct Gone {
+    lost: Vec<(By, u64)>,
+    /// Those of them that the resource refused.
+    refused: Vec<(By, u64)>,
+}
+
+impl Gone {
+    /// From the first to the last of each that went on to acknowledge what it could not keep.
+    fn measure(self, found: &mut Found) {
+        found.count("acknowledged_then_refused", self.refused.len() as u64);
+        let windows = [
+            ("lost_acknowledgements_window", self.lost),
+            ("acknowledged_then_refused_window", self.refused),
+        ];
+        for (name, mut acknowledged) in windows {
+            acknowledged.sort_unstable();
+            for of_one in acknowledged.chunk_by(|a, b| a.0 == b.0) {
+                let (first, last) = (of_one[0].1, of_one[of_one.len() - 1].1);
+                found.measure(name, (last - first) as i64);
+            }
+        }
     }
 }
 
@@ -116,7 +151,7 @@ impl<'h> Judge<'_, 'h> {
     }
 
     /// Marks the acknowledged writes that are in none of the observations with the last word.
-    fn lost(&self, marks: &mut Marks, found: &mut Found) {
+    fn lost(&self, marks: &mut Marks, gone: &mut Gone, found: &mut Found) {
         let Some(authority) = self.authority(&mut marks.seen) else {
             if self.claims.durability && !self.acknowledged.is_empty() {
                 found.undecided.push(format!(
@@ -128,28 +163,16 @@ impl<'h> Judge<'_, 'h> {
             }
             return;
         };
-        let mut window: Option<(u64, u64)> = None;
-        let mut refused: Vec<(i64, u64)> = Vec::new();
         for (id, proof) in authority {
             marks.lost[id as usize] = true;
             let write = self.acknowledgement(id);
-            let at = write.span.end_ns;
-            let (from, to) = window.unwrap_or((at, at));
-            window = Some((from.min(at), to.max(at)));
-            if self.fate(id).refused != NONE {
-                let epoch = write.served.map(|served| served.epoch).or(write.token);
-                refused.push((epoch.unwrap_or(0), at));
-            }
+            let by = write.served.map_or(By::Token(self.number, write.token), |served| {
+                By::Leader(served.epoch, served.node)
+            });
+            let acknowledged = (by, write.span.end_ns);
+            gone.lost.push(acknowledged);
+            gone.refused.extend((self.fate(id).refused != NONE).then_some(acknowledged));
             self.note_lost(write, &proof, found);
-        }
-        if let Some((from, to)) = window {
-            found.measure("lost_acknowledgements_window", (to - from) as i64);
-        }
-        found.count("acknowledged_then_refused", refused.len() as u64);
-        refused.sort_unstable();
-        for of_epoch in refused.chunk_by(|a, b| a.0 == b.0) {
-            let (first, last) = (of_epoch[0].1, of_epoch[of_epoch.len() - 1].1);
-            found.measure("acknowledged_then_refused_window", (last - first) as i64);
         }
     }
 
@@ -182,13 +205,17 @@ impl<'h> Judge<'_, 'h> {
             };
             return Some(lost.map(|&id| (id, Authority::Log(line(self.fate(id))))).collect());
         }
-        self.claims.linearizable_reads.then(|| self.lost_to_reads(seen)).flatten()
+        self.lost_to_reads(seen)
     }
 
-    /// By reads of everything in a later epoch, if there are any.
+    /// By reads of everything in a later epoch, if there are any: of what a leader has, unless all
+    /// reads are as good as that.
     fn lost_to_reads(&self, survives: &mut Marked) -> Option<Vec<(u32, Authority)>> {
-        let whole = |read: &&&Read| matches!(read.seen, SeenIds::Every(_)) && read.served.is_some();
-        let reads: Vec<&Read> = self.reads.iter().filter(whole).copied().collect();
+        let tells = |read: &&&Read| {
+            let sound = |served: Proof| served.leader || self.claims.linearizable_reads;
+            matches!(read.seen, SeenIds::Every(_)) && read.served.is_some_and(sound)
+        };
+        let reads: Vec<&Read> = self.reads.iter().filter(tells).copied().collect();
         let epoch = |read: &Read| read.served.map_or(i64::MIN, |served| served.epoch);
         // The greatest epoch of a read and all after it, and which has it.
         let mut latest: Vec<(i64, u32)> =
@@ -242,7 +269,14 @@ impl<'h> Judge<'_, 'h> {
                 Story::of(history, name, Some(self.resource), witness, summary.clone())
             };
             match *proof {
-                Authority::Snapshot(snapshot) => missed(story(&[at, snapshot]), snapshot),
+                Authority::Snapshot(snapshot) => {
+                    // One that tells the last write misses all older ones: which, is to be seen.
+                    let lasts =
+                        self.snapshots.iter().filter(|s| matches!(s.seen, SeenIds::Last(_)));
+                    let lasts = lasts.map(|s| s.position).filter(|other| *other != snapshot);
+                    let witness: Vec<u32> = [at, snapshot].into_iter().chain(lasts).collect();
+                    missed(story(&witness), snapshot)
+                }
                 Authority::Read(read) => missed(story(&[at, read]), read)
                     .say("No read of a later epoch ever had it.".into()),
                 Authority::Log(Some(refused)) => {

@@ -458,13 +458,17 @@ impl<'h> Resource<'h> {
             if !self.lines.is_empty() {
                 return !self.lines.iter().any(|l| l.accepted && l.id == Some(id));
             }
-            let Some(of_write) = call.served().filter(|_| claims.linearizable_reads) else {
+            let Some(of_write) = call.served() else {
                 return false;
             };
             let later = reads.iter().filter(|(c, read)| {
                 call.before(c) && read.served.is_some_and(|served| served.epoch > of_write.epoch)
             });
-            later.clone().any(|(_, read)| matches!(read.seen, Seen::Every(_)))
+            let tells = |read: &Observation<'_>| {
+                let leader = read.served.is_some_and(|served| served.leader);
+                matches!(read.seen, Seen::Every(_)) && (leader || claims.linearizable_reads)
+            };
+            later.clone().any(|(_, read)| tells(read))
                 && later.clone().all(|(_, read)| match &read.seen {
                     Seen::Every(ids) => !ids.contains(&id),
                     Seen::Last(last) => *last != Some(id),

@@ -2,7 +2,7 @@
 
 use deposed_checkers::{Analysis, Claims, LeaseClaim, Verdict};
 use deposed_history::OpType;
-use deposed_history::fencing::{Grant, LogEvent, Seen};
+use deposed_history::fencing::{Grant, LogEvent, Seen, Served};
 
 use crate::script::{MS, R, Script, at, exposures, leader, lease, lock, names};
 
@@ -300,6 +300,10 @@ fn what_was_acknowledged_has_to_survive() {
         kept().snapshot(2, Seen::Every(vec!["a"])).snapshot(1, Seen::Every(vec!["a", "b"])),
         &["lost-acked-write"],
     );
+    // Of two copies one lists all it has, the other tells the last only: neither has it.
+    let lists = || kept().snapshot(2, Seen::Every(vec!["a"]));
+    bad(lists().snapshot(2, Seen::Last(Some("a"))), &["lost-acked-write"]);
+    good(lists().snapshot(2, Seen::Last(Some("b"))));
     // Its log is the last word if there is no other.
     let analysis = bad(written().line(8, 2, 33, "b", false), &["lost-acked-write"]);
     assert_eq!(analysis.details["counts"]["acknowledged_then_refused"], 1);
@@ -325,6 +329,18 @@ fn reads_of_a_later_epoch_show_what_is_lost() {
     bad(read(2, &["b"]), &["lost-acked-write"]);
     good(read(2, &["a", "b"]));
     bad(read(1, &["b"]), &["dual-leader", "stale-read-under-lease"]);
+    // Where reads may be old, only a leader's tell; and nobody promised that anything is kept.
+    let found = |by: Served<'static>| {
+        let history = start()
+            .append(1, (0, 2), "a", leader("n1", 1))
+            .append(1, (3, 4), "b", leader("n2", 2))
+            .read(2, (5, 6), Seen::Every(vec!["b"]), Some(by));
+        let analysis = history.check(Claims::NONE);
+        assert_eq!(analysis.verdict, Verdict::Valid);
+        exposures(&analysis).into_iter().filter(|name| *name == "lost-acked-write").count()
+    };
+    assert_eq!(found(leader("n2", 2)), 1);
+    assert_eq!(found(Served { leader: false, ..leader("n3", 2) }), 0);
 }
 
 #[test]
@@ -385,6 +401,10 @@ fn nodes_that_hold_themselves_for_leaders_at_once() {
     good(start().log(&led("n1", 5, 0, 40, 5)).log(&led("n2", 6, 30, 80, 5)));
     good(start().log(&led("n1", 5, 0, 40, 0)).log(&led("n1", 6, 30, 80, 0)));
     bad(start().log(&led("n1", 5, 0, 10, 0)).log(&led("n2", 5, 30, 80, 0)), &["dual-leader"]);
+    // What is left between them is measured, as little as it may be.
+    let handover = start().log(&led("n2", 6, 30, 80, 1)).log(&led("n1", 5, 0, 20, 1));
+    let left = good(handover).details["measures"]["lease_handover_margin"]["min_ns"].as_u64();
+    assert_eq!(left, Some(8 * MS));
 }
 
 #[test]
