@@ -1,8 +1,9 @@
 //! Sizes that a checker measured: windows, delays, margins, as count, quantiles and a curve.
 
+use deposed_checkers::Analysis;
 use serde_json::Value;
 
-use crate::phrase;
+use crate::{Report, phrase};
 
 /// One distribution, as it stands in the details of an analysis. Nanoseconds.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -43,6 +44,25 @@ impl Distribution {
             1 => format!("{max}, once"),
             n => format!("up to {max}, {middle} in the middle, {} times", phrase::count(n)),
         }
+    }
+}
+
+/// All sizes in the details of an analysis: of measures, and of exposures, which are legal.
+fn measures(analysis: &Analysis) -> Vec<(String, Distribution)> {
+    let part = |name: &str| analysis.details.get(name).and_then(Value::as_object);
+    let measures = part("measures").into_iter().flatten();
+    let measures = measures.map(|(name, sizes)| (name, Distribution::read(sizes)));
+    let exposures = part("exposures").into_iter().flatten();
+    let exposures = exposures
+        .map(|(name, exposure)| (name, exposure.get("sizes").and_then(Distribution::read)));
+    let known = measures.chain(exposures).filter_map(|(name, sizes)| Some((name.clone(), sizes?)));
+    known.collect()
+}
+
+impl Report<'_> {
+    /// What all checkers measured.
+    pub(crate) fn measures(&self) -> Vec<(String, Distribution)> {
+        self.run.checks.iter().flat_map(|check| measures(&check.analysis)).collect()
     }
 }
 

@@ -145,7 +145,7 @@ pub(crate) fn measure(name: &str) -> &'static str {
             "the old leader acknowledged writes that the resource then refused"
         }
         "lost_acknowledgements_window" => {
-            "from the first to the last acknowledgement of what is gone"
+            "one leader acknowledged what is gone, from the first to the last"
         }
         "lease_outlived" => "a key was still there so long after its lease was over",
         "takeover_to_first_refusal" => "from a takeover to the old leader's first refused write",

@@ -10,6 +10,7 @@ mod call_text;
 mod compressed_time;
 mod counts;
 mod distribution;
+mod exposures;
 mod fault_text;
 mod glossary;
 mod html;

@@ -6,10 +6,11 @@ use deposed_checkers::{Anomaly, Verdict};
 
 use crate::around::{Around, AroundRow};
 use crate::call_text::outcome_word;
+use crate::distribution::signed;
 use crate::fault_text::{bite_text, fault_name, healing_text};
 use crate::report::{clause, sentence};
 use crate::witness::{Witness, edge_words};
-use crate::{Report, glossary, phrase};
+use crate::{Report, exposures, glossary, phrase};
 
 /// Further anomalies listed by their summaries.
 const ANOMALIES_MAX: usize = 20;
@@ -36,6 +37,8 @@ impl Report<'_> {
         }
         self.md_undecided(&mut out);
         self.md_logs(&mut out);
+        self.md_exposures(&mut out);
+        self.md_measures(&mut out);
         self.md_faults(&mut out);
         self.md_calls(&mut out);
         self.md_checks(&mut out);
@@ -207,6 +210,51 @@ impl Report<'_> {
         if more > 0 {
             line(out, "");
             line(out, &format!("{} left out.", phrase::counted(more, "more injection")));
+        }
+    }
+
+    fn md_exposures(&self, out: &mut String) {
+        let exposures = self.exposures();
+        if exposures.is_empty() {
+            return;
+        }
+        heading(out, "What is legal and dangerous");
+        line(out, "The system does not promise that this never happens, so it is no violation.");
+        for exposure in &exposures {
+            line(out, "");
+            let meaning = glossary::anomaly(&exposure.name).unwrap_or("");
+            line(out, text(&format!("{}: {meaning}", exposure.in_words())).trim_end());
+            let Some(example) = exposure.examples.first() else { continue };
+            line(out, "");
+            line(out, &format!("- for instance: {}", text(&clause(&example.summary))));
+            for sentence in exposures::argument(example) {
+                line(out, &format!("- {}", text(&clause(sentence))));
+            }
+        }
+    }
+
+    fn md_measures(&self, out: &mut String) {
+        let rows = self.measures();
+        if rows.is_empty() {
+            return;
+        }
+        heading(out, "How long the danger lasted");
+        table(out, &["what", "", "times", "least", "middle", "99 of 100", "most"]);
+        for (name, sizes) in &rows {
+            let [least, middle, nearly, most] =
+                [sizes.min_ns, sizes.p50_ns, sizes.p99_ns, sizes.max_ns].map(signed);
+            cells_line(
+                out,
+                &[
+                    &text(name),
+                    &text(glossary::measure(name)),
+                    &phrase::count(sizes.count),
+                    &least,
+                    &middle,
+                    &nearly,
+                    &most,
+                ],
+            );
         }
     }
 

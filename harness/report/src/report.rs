@@ -141,7 +141,8 @@ impl<'a> Report<'a> {
             Grade::Weak => " The evidence is weak.",
             _ => "",
         };
-        format!("No violation found in {calls} {faults}.{weak}")
+        let exposed = self.exposed_sentence();
+        format!("No violation found in {calls} {faults}.{weak}{exposed}")
     }
 }
 

@@ -1,16 +1,13 @@
 //! What checkers measured: how long each danger lasted, as a table with a picture a row.
 
-use deposed_checkers::Analysis;
 use maud::{Markup, html};
 
-use crate::distribution::{Distribution, signed};
+use crate::distribution::signed;
 use crate::{Report, glossary, phrase, plot};
 
 impl Report<'_> {
     pub(super) fn html_measures(&self) -> Markup {
-        let checks = self.run.checks.iter();
-        let rows: Vec<(String, Distribution)> =
-            checks.flat_map(|check| measures(&check.analysis)).collect();
+        let rows = self.measures();
         html! {
             @if !rows.is_empty() {
                 section #measures {
@@ -48,16 +45,4 @@ impl Report<'_> {
             }
         }
     }
-}
-
-/// All sizes in the details of an analysis: of measures, and of exposures, which are legal.
-fn measures(analysis: &Analysis) -> Vec<(String, Distribution)> {
-    let part = |name: &str| analysis.details.get(name).and_then(serde_json::Value::as_object);
-    let measures = part("measures").into_iter().flatten();
-    let measures = measures.map(|(name, sizes)| (name, Distribution::read(sizes)));
-    let exposures = part("exposures").into_iter().flatten();
-    let exposures = exposures
-        .map(|(name, exposure)| (name, exposure.get("sizes").and_then(Distribution::read)));
-    let known = measures.chain(exposures).filter_map(|(name, sizes)| Some((name.clone(), sizes?)));
-    known.collect()
 }

@@ -4,6 +4,7 @@
 mod appendix;
 mod around;
 mod checks;
+mod exposures;
 mod faults;
 mod headline;
 mod measures;
@@ -80,6 +81,7 @@ impl Report<'_> {
             }
             (self.html_logs())
             (self.html_overview())
+            (self.html_exposures())
             (self.html_measures())
             (self.html_faults())
             (self.html_checks())
