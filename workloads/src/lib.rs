@@ -22,6 +22,7 @@ mod mistakes;
 mod on_nodes;
 mod program;
 mod protections;
+mod redis;
 mod register;
 mod registry;
 mod standby;

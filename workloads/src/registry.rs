@@ -3,17 +3,18 @@
 use crate::endpoint::ClientKind;
 use crate::{
     FailoverLog, FencedRegister, LeaseExpiries, Lock, SystemSummary, Workload, describe_system,
-    etcd, register, standby,
+    etcd, redis, register, standby,
 };
 
 /// Bundled systems: name and `system.toml`.
 pub(crate) static BUNDLED: &[(&str, &str)] = &[
     ("etcd", include_str!("../systems/etcd.toml")),
+    ("redis-sentinel", include_str!("../systems/redis-sentinel.toml")),
     ("standby", include_str!("../systems/standby.toml")),
 ];
 
 /// Clients built in.
-pub(crate) static CLIENT_KINDS: &[ClientKind] = &[etcd::KIND, standby::KIND];
+pub(crate) static CLIENT_KINDS: &[ClientKind] = &[etcd::KIND, redis::KIND, standby::KIND];
 
 /// Every bundled system.
 pub fn systems() -> Vec<SystemSummary> {
