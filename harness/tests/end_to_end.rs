@@ -276,6 +276,56 @@ fn reads_that_may_be_old_are_found_out() {
     assert!(names.contains(&"stale-read"), "{names:?}");
 }
 
+/// A leader that is paused has its power cut by the observer meanwhile: that it was paused is proven for
+/// as long as it was there, what is left of it goes on, and nothing stays stopped.
+#[test]
+fn a_paused_leader_has_its_power_cut() {
+    let bench = Bench::new();
+    bench.run(
+        "run standby --workload fenced-register --set failover=timeout --set fencing=power-off \
+         --faults pause:primaries --fault-every 4s --fault-hold 3s --time 10s",
+    );
+    let results = bench.json("results.json");
+    let counts = &results["faults"]["pause"];
+    assert!(counts["proven"].as_u64().unwrap() >= 1, "{counts}");
+    assert_eq!(counts["proven"], counts["healed"], "{counts}");
+    assert_eq!(counts["indeterminate"], 0, "{counts}");
+    let report = std::fs::read_to_string(bench.latest().join("report.md")).unwrap();
+    assert!(report.contains("but gone: pid"), "nobody's power was cut:\n{report}");
+}
+
+/// Redis promises nothing of what a master acknowledges that is cut off: what is lost is an exposure,
+/// counted and explained, with how long that went on. Sentinels that cannot agree whom to promote lose
+/// nothing: then it is tried again.
+#[test]
+fn acknowledged_writes_are_lost_over_a_partition_of_a_master() {
+    let bench = Bench::new();
+    let lost = (1..=3).any(|seed| {
+        bench.run(&format!(
+            "run redis-sentinel --workload failover-log --time 9s --seed {seed} \
+             --faults partition:primaries --fault-hold 6s --require partition:1 \
+             --set down-after-milliseconds=500 --set failover-timeout=1000"
+        ));
+        let results = bench.json("results.json");
+        let mut checks = results["checks"].as_array().unwrap().iter();
+        let fencing = checks.find(|check| check["analysis"]["checker"] == "fencing").unwrap();
+        let details = &fencing["analysis"]["details"];
+        let count = details["exposures"]["lost-acked-write"]["count"].as_u64();
+        let window = details["measures"]["lost_acknowledgements_window"]["max_ns"].as_u64();
+        assert_eq!(count.is_some(), window.is_some(), "{details}");
+        count.is_some()
+    });
+    assert!(lost, "three runs, and nothing was lost");
+    let results = bench.json("results.json");
+    assert_eq!(results["verdict"], "valid");
+    let reason = results["reason"].as_str().unwrap();
+    assert!(reason.contains("Legal here, and dangerous"), "{reason}");
+    let report = std::fs::read_to_string(bench.latest().join("report.md")).unwrap();
+    for told in ["The store said that the data is safe, and it is gone", "does not have what"] {
+        assert!(report.contains(told), "{told} is not in:\n{report}");
+    }
+}
+
 #[test]
 fn protections_are_measured_and_compared_with_what_is_expected() {
     let bench = Bench::new();

@@ -100,6 +100,29 @@ async fn a_pause_somebody_lifted_is_not_believed() {
     assert_proven(&pause.heal(&cx, &choice, NAME).await.unwrap());
 }
 
+/// A paused store that its power switch shoots stood still for as long as it was there: that is proven
+/// whether something of it is left or nothing, and so is that the pause is over.
+#[tokio::test]
+async fn a_pause_and_a_power_off_meet() {
+    let one = "for p in $(ps -o pid= -g $g); do [ $p = $g ] || { kill -s KILL $p; break; }; done";
+    for (shot, left) in [(one, "T"), ("kill -s KILL -- -$g", "")] {
+        let net = Namespaces::new(1);
+        let cx = store::running(&net).await;
+        let mut pause = nemesis("pause:all", &cx).await;
+        let (choice, seen) = hurt(&mut *pause, &cx, NAME).await;
+        assert_proven(&seen);
+        net.node(1).sh(&format!("g=$(cat /run/store.pid); {shot}"));
+        tokio::time::sleep(Duration::from_millis(100)).await;
+        let states = net.node(1).sh(STATES).replace('Z', "");
+        assert_eq!(states.trim(), left);
+        assert_proven(&pause.evidence(&cx, &choice, NAME).await.unwrap());
+        let healed = pause.heal(&cx, &choice, NAME).await.unwrap();
+        assert_proven(&healed);
+        assert!(healed.summary.contains("but gone: pid"), "{}", healed.summary);
+        assert!(!net.node(1).sh(STATES).contains('T'));
+    }
+}
+
 /// Nobody heals: a paused store goes on, and a killed one is started, when the lease runs out.
 #[tokio::test]
 async fn processes_recover_when_the_lease_runs_out() {

@@ -27,20 +27,35 @@ pub(crate) struct Cluster {
 }
 
 impl Cluster {
-    /// Starts a cluster with these flags; the term is half a second.
+    /// Starts a cluster with these flags; the term is half a second unless they say otherwise.
     pub(crate) fn start(flags: &str) -> Self {
+        let (mut cluster, held) = Self::new(flags);
+        drop(held);
+        cluster.processes = (0..5).map(|i| Some(cluster.spawn(i, cluster.role(i)))).collect();
+        cluster
+    }
+
+    /// Starts the first node alone: the test is its observer, and listens where one would be.
+    pub(crate) fn start_one(flags: &str) -> (Self, TcpListener) {
+        let (mut cluster, mut held) = Self::new(flags);
+        let observer = held.swap_remove(3);
+        drop(held);
+        cluster.processes = vec![Some(cluster.spawn(0, "node"))];
+        (cluster, observer)
+    }
+
+    /// A cluster of which nothing runs yet, and what holds its addresses.
+    fn new(flags: &str) -> (Self, Vec<TcpListener>) {
         // The switches have one port, so each part has an address of its own, as nodes have.
         let hosts = ["127.0.0.1", "127.0.0.2", "127.0.0.3", "127.0.0.4", "127.0.0.5", "127.0.0.1"];
         let held = hosts.map(|host| TcpListener::bind((host, 0)).unwrap());
         let mut addrs: Vec<_> = held.iter().map(|held| held.local_addr().unwrap()).collect();
         let power = addrs.pop().unwrap().port();
-        drop(held);
-        let defaults = "--term-ms 500 --margin-ms 100 --outage-ms 300 ".to_owned();
-        let flags = (defaults + flags).split_whitespace().map(str::to_owned).collect();
+        let term = if flags.contains("--term-ms") { "" } else { "--term-ms 500" };
+        let flags = format!("{term} --margin-ms 100 --outage-ms 300 {flags}");
+        let flags = flags.split_whitespace().map(str::to_owned).collect();
         let dir = tempfile::tempdir().unwrap();
-        let mut cluster = Self { dir, addrs, power, flags, processes: Vec::new() };
-        cluster.processes = (0..5).map(|i| Some(cluster.spawn(i, cluster.role(i)))).collect();
-        cluster
+        (Self { dir, addrs, power, flags, processes: Vec::new() }, held.into())
     }
 
     fn role(&self, i: usize) -> &'static str {

@@ -1,7 +1,10 @@
 //! Each planted mistake shows.
 
+use std::time::Instant;
+
 use deposed_standby::{Reply, Request};
 use nix::sys::signal::Signal;
+use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
 
 use crate::cluster::{Cluster, LIMIT, acquire, pause, put};
 
@@ -71,5 +74,42 @@ async fn check_before_pause() {
         let (_, ()) = tokio::join!(client.call(&request, LIMIT), meanwhile);
         let tokens = cluster.accepted();
         assert_eq!(tokens.windows(2).any(|pair| pair[1] < pair[0]), fooled, "{tokens:?}");
+    }
+}
+
+/// A renewal that is answered when the term is over is worth nothing to who counts from the request;
+/// counted from the reply, the lease begins when it has ended for everybody else.
+#[tokio::test]
+async fn renew_from_reply() {
+    for (flags, fooled) in [("", false), ("--mistake renew-from-reply", true)] {
+        let flags = format!("--failover lease --term-ms 2000 {flags}");
+        let (cluster, observer) = Cluster::start_one(&flags);
+        let start = Instant::now();
+        while !matches!(cluster.ask(0, Request::Prepare { token: 1 }).await, Reply::Status { .. }) {
+            assert!(start.elapsed() < LIMIT * 4, "it does not start");
+            pause(20).await;
+        }
+        cluster.ask(0, Request::Promote { token: 1 }).await;
+        // The test is the observer: it hears of the leader, and keeps it waiting for too long.
+        observer.set_nonblocking(true).unwrap();
+        let observer = tokio::net::TcpListener::from_std(observer).unwrap();
+        let (stream, _) = observer.accept().await.unwrap();
+        let mut stream = BufReader::new(stream);
+        let mut asked = String::new();
+        while !asked.contains("\"renewal\"") {
+            asked.clear();
+            assert_ne!(stream.read_line(&mut asked).await.unwrap(), 0, "it hung up");
+        }
+        pause(2100).await;
+        let granted = serde_json::to_string(&Reply::Granted { until_ms: 0 }).unwrap();
+        stream.write_all(format!("{granted}\n").as_bytes()).await.unwrap();
+        let answered = Instant::now();
+        let mut led = false;
+        while answered.elapsed().as_millis() < 1000 && !led {
+            let status = cluster.ask(0, Request::Status).await;
+            led = matches!(status, Reply::Status { leads: true, .. });
+            pause(10).await;
+        }
+        assert_eq!(led, fooled, "{flags}");
     }
 }
