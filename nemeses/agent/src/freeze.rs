@@ -69,8 +69,9 @@ impl Primitive for Freeze {
     fn prove(&self, undo: &Frozen) -> Result<Sight> {
         let (members, outside) = undo.group.inside_and_outside();
         let frozen = undo.is_frozen();
+        // One that was killed stood still for as long as it was there.
         Ok(Sight {
-            holds: frozen && outside.is_empty() && !members.is_empty(),
+            holds: frozen && outside.is_empty(),
             summary: match (frozen, outside.is_empty()) {
                 (false, _) => "the group is not frozen".into(),
                 (true, false) => format!("not in the frozen group: {outside:?}"),

