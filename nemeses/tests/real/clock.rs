@@ -53,6 +53,9 @@ async fn a_store_that_was_started_anew_is_not_moved() {
     net.node(1).sh("kill -s KILL -- -$(cat /run/store.pid)");
     let (store, remote) = (store::Store::default(), &net.cluster.remotes()[0]);
     // What was killed may take its time to go, and is not started while it is there.
+    while !store.processes(&**remote).await.unwrap().is_empty() {
+        tokio::time::sleep(std::time::Duration::from_millis(20)).await;
+    }
     while store.processes(&**remote).await.unwrap().is_empty() {
         store.start(&net.cluster, &**remote).await.unwrap();
     }
