@@ -199,7 +199,7 @@ fn unknown_system() {
     let error = load_system("etdc", &[], &SystemOptions::default()).err().unwrap();
     assert_eq!(
         error.to_string(),
-        "no system is called `etdc`: use etcd, standby, or the path of a system.toml (with a slash)"
+        "no system is called `etdc`: use etcd, redis-sentinel, standby, or the path of a system.toml (with a slash)"
     );
     let error = load_system("./nowhere.toml", &[], &SystemOptions::default()).err().unwrap();
     assert!(matches!(error, LoadError::Unreadable { .. }), "{error}");
