@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use deposed_agent::clock::{Clock as Moving, Motion};
-use deposed_agent::{Sight, Spec, Wall};
+use deposed_agent::{Spec, Wall};
 use deposed_core::{Choice, Effect, Evidence, FaultContext, FaultError, Nemesis, WrongTime};
 use deposed_history::{Episode, Value};
 use rand::{RngExt, SeedableRng};
@@ -21,6 +21,7 @@ use serde::{Deserialize, Serialize};
 use crate::agents::Agents;
 use crate::claims::Claims;
 use crate::fanout::{all, on_each};
+use crate::findings::Findings;
 use crate::mistake::{Mistake, closest, suggest};
 use crate::processes::{self, Prey, of_agent};
 use crate::target::Target;
@@ -317,15 +318,7 @@ impl Nemesis for Clock {
         choice: &Choice,
         name: &str,
     ) -> Result<Evidence, FaultError> {
-        let sights = self.agents.sights(name, &choice.nodes).await;
-        let mut doubts = Vec::new();
-        let mut seen = BTreeMap::new();
-        for (node, sight) in sights {
-            match sight? {
-                sight if sight.holds => drop(seen.insert(node, sight)),
-                sight => doubts.push(format!("{node}: {}", sight.summary)),
-            }
-        }
+        let mut findings = Findings::of(&self.agents, name, &choice.nodes).await?;
         // Past the agents: whether every process has a cell mapped. One that has just begun gets it.
         let (mut without, sharing) = (Vec::new(), self.sharing(choice));
         for look in 0..LOOKS {
@@ -339,10 +332,10 @@ impl Nemesis for Clock {
             }
         }
         let without = without.into_iter();
-        doubts
-            .extend(without.map(|has| format!("{}: pid {} sees the true time", has.node, has.pid)));
-        doubts.extend(self.doubts(cx, &choice.nodes, &Motions::read(choice)?.motions).await?);
-        Ok(evidence(doubts, seen))
+        findings
+            .doubt(without.map(|has| format!("{}: pid {} sees the true time", has.node, has.pid)));
+        findings.doubt(self.doubts(cx, &choice.nodes, &Motions::read(choice)?.motions).await?);
+        Ok(findings.evidence())
     }
 
     async fn heal(
@@ -351,36 +344,22 @@ impl Nemesis for Clock {
         choice: &Choice,
         name: &str,
     ) -> Result<Evidence, FaultError> {
-        let mut seen = BTreeMap::new();
-        let mut doubts = Vec::new();
+        let mut findings = Findings::default();
         for (node, undone) in self.agents.undo(name, &choice.nodes).await {
             match undone {
-                Ok(sight) if sight.holds => drop(seen.insert(node, sight)),
-                Ok(sight) => doubts.push(format!("{node}: {}", sight.summary)),
-                Err(error) => doubts.push(error.to_string()),
+                Ok(sight) => findings.add(node, sight),
+                Err(error) => findings.doubts.push(error.to_string()),
             }
         }
-        doubts.extend(self.doubts(cx, &choice.nodes, &BTreeMap::new()).await?);
-        doubts.extend(cells(cx, &self.sharing(choice)).await?.into_iter().filter_map(|has| {
+        findings.doubt(self.doubts(cx, &choice.nodes, &BTreeMap::new()).await?);
+        findings.doubt(cells(cx, &self.sharing(choice)).await?.into_iter().filter_map(|has| {
             Some(format!("{}: pid {} still has {} mapped", has.node, has.pid, has.cell?))
         }));
-        if doubts.is_empty() {
+        if findings.doubts.is_empty() {
             self.claims.release(&choice.nodes);
         }
-        Ok(evidence(doubts, seen))
+        Ok(findings.evidence())
     }
-}
-
-/// What the agents saw, unless something speaks against it.
-fn evidence(doubts: Vec<String>, seen: BTreeMap<String, Sight>) -> Evidence {
-    let told: Vec<String> =
-        seen.iter().map(|(node, sight)| format!("{node}: {}", sight.summary)).collect();
-    let (effect, summary) = match doubts.is_empty() {
-        true => (Effect::Proven, told.join("; ")),
-        false => (Effect::Indeterminate, doubts.join("; ")),
-    };
-    let figures = seen.into_iter().map(|(node, sight)| (node, sight.figures)).collect();
-    Evidence { effect, summary, figures: serde_json::Value::Object(figures) }
 }
 
 /// How often processes that have just begun are looked at again, and how far apart.

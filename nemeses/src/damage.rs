@@ -12,7 +12,7 @@ use std::collections::BTreeMap;
 use async_trait::async_trait;
 use deposed_agent::disk::{Damage as Damaging, Harm};
 use deposed_agent::{Sight, Spec};
-use deposed_core::{Choice, Effect, Evidence, FaultContext, FaultError, Nemesis, Node};
+use deposed_core::{Choice, Evidence, FaultContext, FaultError, Nemesis, Node};
 use rand::RngExt;
 use rand::seq::IndexedRandom;
 use rand_chacha::ChaCha8Rng;
@@ -23,6 +23,7 @@ use crate::agents::Agents;
 use crate::claims::Claims;
 use crate::disk_trouble::can_be_stopped;
 use crate::fanout::{all, on_each};
+use crate::findings::{Findings, healed};
 use crate::kill::{start_all, start_undone};
 use crate::mistake::{Mistake, suggest};
 use crate::power_cut::says_where_its_data_is;
@@ -310,24 +311,10 @@ impl Nemesis for Damage {
         choice: &Choice,
         name: &str,
     ) -> Result<Evidence, FaultError> {
-        let mut doubts = Vec::new();
-        let mut seen: BTreeMap<String, Sight> = BTreeMap::new();
-        for (node, sight) in self.agents.sights(name, &choice.nodes).await {
-            match sight? {
-                sight if sight.holds => drop(seen.insert(node, sight)),
-                sight => doubts.push(format!("{node}: {}", sight.summary)),
-            }
-        }
-        let changes = seen.iter().map(|(node, sight)| (node.clone(), Change::read(sight)));
-        doubts.extend(Self::doubts(cx, changes.collect()).await?);
-        let told: Vec<String> =
-            seen.iter().map(|(node, sight)| format!("{node}: {}", sight.summary)).collect();
-        let (effect, summary) = match doubts.is_empty() {
-            true => (Effect::Proven, told.join("; ")),
-            false => (Effect::Indeterminate, doubts.join("; ")),
-        };
-        let figures = seen.into_iter().map(|(node, sight)| (node, sight.figures)).collect();
-        Ok(Evidence { effect, summary, figures: serde_json::Value::Object(figures) })
+        let mut findings = Findings::of(&self.agents, name, &choice.nodes).await?;
+        let changes = findings.seen.iter().map(|(node, sight)| (node.clone(), Change::read(sight)));
+        findings.doubt(Self::doubts(cx, changes.collect()).await?);
+        Ok(findings.evidence())
     }
 
     async fn heal(
@@ -358,13 +345,9 @@ impl Nemesis for Damage {
         let printed = all(on_each(&cx.cluster, looks.collect::<Vec<_>>()).await)?;
         let aside = printed.into_iter().filter(|(_, said)| !said.is_empty());
         late.extend(aside.map(|(node, path)| format!("{node}: {path} is still put aside")));
-        let (effect, summary) = if late.is_empty() {
-            self.claims.release(&choice.nodes);
-            (Effect::Proven, format!("ready on {}: {}", choice.nodes.join(" "), told.join("; ")))
-        } else {
-            (Effect::Indeterminate, late.join("; "))
-        };
-        Ok(Evidence { effect, summary, figures: serde_json::Value::Null })
+        Ok(healed(&self.claims, &choice.nodes, &late, |nodes| {
+            format!("ready on {nodes}: {}", told.join("; "))
+        }))
     }
 }
 

@@ -3,17 +3,16 @@
 //! It bit if neither the agent nor the node's own tools can write to it any more. It healed if they can
 //! and the store runs and is ready: one that ended is started again.
 
-use std::collections::BTreeMap;
-
 use async_trait::async_trait;
+use deposed_agent::Spec;
 use deposed_agent::disk::DiskFull as Full;
-use deposed_agent::{Sight, Spec};
-use deposed_core::{Choice, Effect, Evidence, FaultContext, FaultError, Nemesis};
+use deposed_core::{Choice, Evidence, FaultContext, FaultError, Nemesis};
 use rand_chacha::ChaCha8Rng;
 
 use crate::agents::Agents;
 use crate::claims::Claims;
 use crate::fanout::{all, on_each};
+use crate::findings::{Findings, healed};
 use crate::kill::start_undone;
 use crate::power_cut::says_where_its_data_is;
 use crate::processes;
@@ -99,24 +98,10 @@ impl Nemesis for DiskFull {
         choice: &Choice,
         name: &str,
     ) -> Result<Evidence, FaultError> {
-        let mut doubts = Vec::new();
-        let mut seen: BTreeMap<String, Sight> = BTreeMap::new();
-        for (node, sight) in self.agents.sights(name, &choice.nodes).await {
-            match sight? {
-                sight if sight.holds => drop(seen.insert(node, sight)),
-                sight => doubts.push(format!("{node}: {}", sight.summary)),
-            }
-        }
+        let mut findings = Findings::of(&self.agents, name, &choice.nodes).await?;
         let roomy = self.roomy(cx, choice).await?;
-        doubts.extend(roomy.into_iter().map(|node| format!("dd can write on {node}")));
-        let told: Vec<String> =
-            seen.iter().map(|(node, sight)| format!("{node}: {}", sight.summary)).collect();
-        let (effect, summary) = match doubts.is_empty() {
-            true => (Effect::Proven, told.join("; ")),
-            false => (Effect::Indeterminate, doubts.join("; ")),
-        };
-        let figures = seen.into_iter().map(|(node, sight)| (node, sight.figures)).collect();
-        Ok(Evidence { effect, summary, figures: serde_json::Value::Object(figures) })
+        findings.doubt(roomy.into_iter().map(|node| format!("dd can write on {node}")));
+        Ok(findings.evidence())
     }
 
     async fn heal(
@@ -130,13 +115,8 @@ impl Nemesis for DiskFull {
         let roomy = self.roomy(cx, choice).await?;
         let full = choice.nodes.iter().filter(|node| !roomy.contains(node));
         late.extend(full.map(|node| format!("dd cannot write on {node}")));
-        let nodes = choice.nodes.join(" ");
-        let (effect, summary) = if late.is_empty() {
-            self.claims.release(&choice.nodes);
-            (Effect::Proven, format!("the disk takes writes, the store is ready on {nodes}"))
-        } else {
-            (Effect::Indeterminate, late.join("; "))
-        };
-        Ok(Evidence { effect, summary, figures: serde_json::Value::Null })
+        Ok(healed(&self.claims, &choice.nodes, &late, |nodes| {
+            format!("the disk takes writes, the store is ready on {nodes}")
+        }))
     }
 }

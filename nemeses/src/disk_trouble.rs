@@ -9,9 +9,9 @@
 use std::collections::BTreeMap;
 
 use async_trait::async_trait;
+use deposed_agent::Spec;
 use deposed_agent::disk::{Layer, Trouble, Use};
-use deposed_agent::{Sight, Spec};
-use deposed_core::{Choice, Effect, Evidence, FaultContext, FaultError, Nemesis, Node};
+use deposed_core::{Choice, Evidence, FaultContext, FaultError, Nemesis, Node};
 use rand::RngExt;
 use rand::seq::IndexedRandom;
 use rand_chacha::ChaCha8Rng;
@@ -21,6 +21,7 @@ use serde_json::json;
 use crate::agents::Agents;
 use crate::claims::Claims;
 use crate::fanout::{all, on_each};
+use crate::findings::{Findings, healed};
 use crate::kill::{start_all, start_undone};
 use crate::mistake::{Mistake, closest, suggest};
 use crate::power_cut::says_where_its_data_is;
@@ -350,26 +351,14 @@ impl Nemesis for DiskTrouble {
         name: &str,
     ) -> Result<Evidence, FaultError> {
         let chosen = Chosen::read(choice)?;
-        let mut doubts = self.agents.objections(&layer_of(name), &choice.nodes).await?;
-        let mut seen: BTreeMap<String, Sight> = BTreeMap::new();
-        for (node, sight) in self.agents.sights(name, &choice.nodes).await {
-            match sight? {
-                sight if sight.holds => drop(seen.insert(node, sight)),
-                sight => doubts.push(format!("{node}: {}", sight.summary)),
-            }
-        }
+        let doubts = self.agents.objections(&layer_of(name), &choice.nodes).await?;
+        let mut findings = Findings { doubts, ..Findings::default() };
+        findings.ask(&self.agents, name, &choice.nodes).await?;
         for (node, found) in Self::look(cx, &choice.nodes).await? {
-            doubts
-                .extend(found.doubts(&chosen).into_iter().map(|doubt| format!("{node}: {doubt}")));
+            findings
+                .doubt(found.doubts(&chosen).into_iter().map(|doubt| format!("{node}: {doubt}")));
         }
-        let told: Vec<String> =
-            seen.iter().map(|(node, sight)| format!("{node}: {}", sight.summary)).collect();
-        let (effect, summary) = match doubts.is_empty() {
-            true => (Effect::Proven, told.join("; ")),
-            false => (Effect::Indeterminate, doubts.join("; ")),
-        };
-        let figures = seen.into_iter().map(|(node, sight)| (node, sight.figures)).collect();
-        Ok(Evidence { effect, summary, figures: serde_json::Value::Object(figures) })
+        Ok(findings.evidence())
     }
 
     async fn heal(
@@ -388,15 +377,9 @@ impl Nemesis for DiskTrouble {
             }
             late.extend(found.failed.iter().map(|what| format!("{node}: {what} still fails")));
         }
-        let nodes = choice.nodes.join(" ");
-        let (effect, summary) = if late.is_empty() {
-            self.claims.release(&choice.nodes);
-            let summary = format!("nothing lies over the disk, started again and ready on {nodes}");
-            (Effect::Proven, summary)
-        } else {
-            (Effect::Indeterminate, late.join("; "))
-        };
-        Ok(Evidence { effect, summary, figures: serde_json::Value::Null })
+        Ok(healed(&self.claims, &choice.nodes, &late, |nodes| {
+            format!("nothing lies over the disk, started again and ready on {nodes}")
+        }))
     }
 }
 

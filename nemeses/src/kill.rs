@@ -15,6 +15,7 @@ use tokio::task::JoinSet;
 
 use crate::agents::Agents;
 use crate::claims::Claims;
+use crate::findings::healed;
 use crate::processes::{self, Look, Prey, Standstill};
 use crate::target::Target;
 
@@ -133,13 +134,9 @@ impl Nemesis for Kill {
     ) -> Result<Evidence, FaultError> {
         let undone = self.agents.undo(name, &choice.nodes).await;
         let late = start_undone(cx, undone).await;
-        let (effect, summary) = if late.is_empty() {
-            self.claims.release(&choice.nodes);
-            (Effect::Proven, format!("started again and ready on {}", choice.nodes.join(" ")))
-        } else {
-            (Effect::Indeterminate, late.join("; "))
-        };
-        Ok(Evidence { effect, summary, figures: serde_json::Value::Null })
+        Ok(healed(&self.claims, &choice.nodes, &late, |nodes| {
+            format!("started again and ready on {nodes}")
+        }))
     }
 }
 

@@ -7,6 +7,7 @@ mod damage;
 mod disk_full;
 mod disk_trouble;
 mod fanout;
+mod findings;
 mod firewall;
 mod grudge;
 mod heal;

@@ -8,8 +8,8 @@ use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
 use async_trait::async_trait;
-use deposed_agent::{Limit as Limiting, Quota, Sight, Spec};
-use deposed_core::{Choice, Effect, Evidence, FaultContext, FaultError, Nemesis};
+use deposed_agent::{Limit as Limiting, Quota, Spec};
+use deposed_core::{Choice, Evidence, FaultContext, FaultError, Nemesis};
 use rand_chacha::ChaCha8Rng;
 use serde_json::json;
 
@@ -17,6 +17,7 @@ use crate::agents::Agents;
 use crate::claims::Claims;
 use crate::disk_trouble::can_be_stopped;
 use crate::fanout::{all, on_each};
+use crate::findings::{Findings, healed};
 use crate::kill::start_undone;
 use crate::mistake::Mistake;
 use crate::processes::{self, Prey};
@@ -229,25 +230,11 @@ impl Nemesis for Limit {
         choice: &Choice,
         name: &str,
     ) -> Result<Evidence, FaultError> {
-        let mut doubts = Vec::new();
-        let mut seen: BTreeMap<String, Sight> = BTreeMap::new();
-        for (node, sight) in self.agents.sights(name, &choice.nodes).await {
-            match sight? {
-                sight if sight.holds => drop(seen.insert(node, sight)),
-                sight => doubts.push(format!("{node}: {}", sight.summary)),
-            }
-        }
+        let mut findings = Findings::of(&self.agents, name, &choice.nodes).await?;
         for (node, pids) in self.unlimited(cx, choice).await? {
-            doubts.extend(pids.iter().map(|pid| format!("pid {pid} on {node} is not limited")));
+            findings.doubt(pids.iter().map(|pid| format!("pid {pid} on {node} is not limited")));
         }
-        let told: Vec<String> =
-            seen.iter().map(|(node, sight)| format!("{node}: {}", sight.summary)).collect();
-        let (effect, summary) = match doubts.is_empty() {
-            true => (Effect::Proven, told.join("; ")),
-            false => (Effect::Indeterminate, doubts.join("; ")),
-        };
-        let figures = seen.into_iter().map(|(node, sight)| (node, sight.figures)).collect();
-        Ok(Evidence { effect, summary, figures: serde_json::Value::Object(figures) })
+        Ok(findings.evidence())
     }
 
     async fn heal(
@@ -266,14 +253,9 @@ impl Nemesis for Limit {
                 late.push(format!("{node}: it is still limited"));
             }
         }
-        let nodes = choice.nodes.join(" ");
-        let (effect, summary) = if late.is_empty() {
-            self.claims.release(&choice.nodes);
-            (Effect::Proven, format!("no limit any more, the store is ready on {nodes}"))
-        } else {
-            (Effect::Indeterminate, late.join("; "))
-        };
-        Ok(Evidence { effect, summary, figures: serde_json::Value::Null })
+        Ok(healed(&self.claims, &choice.nodes, &late, |nodes| {
+            format!("no limit any more, the store is ready on {nodes}")
+        }))
     }
 }
 

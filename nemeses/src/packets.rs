@@ -20,6 +20,7 @@ use serde_json::json;
 
 use crate::agents::Agents;
 use crate::fanout::{all, on_each};
+use crate::findings::Findings;
 use crate::firewall::{self, NodeFacts};
 use crate::mistake::{Mistake, closest, suggest};
 use crate::partition::own_addrs;
@@ -392,14 +393,15 @@ impl Nemesis for Packets {
     ) -> Result<Evidence, FaultError> {
         let bad = Bad::read(choice)?;
         let pings = self.pings(cx, &bad).await?;
-        let mut doubts = Vec::new();
+        let mut findings = Findings::default();
         let mut quick = None;
         for (from, to) in &bad.links {
             let took = pings.get(&(to.clone(), from.clone())).copied();
             // An average over what overtook and what did not, and jitter, may be lower.
             let least = (bad.shape.delay_ms - bad.shape.jitter_ms).max(0.0) * 0.5;
             if took.is_some_and(|took| took < least) {
-                doubts
+                findings
+                    .doubts
                     .push(format!("a ping from {from} to {to} took {:.1} ms", took.unwrap_or(0.0)));
             }
             quick = took.into_iter().chain(quick).reduce(f64::min);
@@ -407,24 +409,11 @@ impl Nemesis for Packets {
         let ruled = self.ruled(cx, &bad).await?;
         let receivers: Vec<String> = bad.receivers().into_keys().cloned().collect();
         let bare = receivers.iter().filter(|node| !ruled.contains(*node));
-        doubts.extend(bare.map(|node| format!("{node} has no rule of ours")));
-        let mut seen: BTreeMap<String, Sight> = BTreeMap::new();
-        for (node, sight) in self.agents.sights(name, &receivers).await {
-            match sight? {
-                sight if sight.holds => drop(seen.insert(node, sight)),
-                sight => doubts.push(format!("{node}: {}", sight.summary)),
-            }
-        }
-        let (effect, summary) = match doubts.is_empty() {
-            false => (Effect::Indeterminate, doubts.join("; ")),
-            true => {
-                let ping =
-                    quick.map_or(String::new(), |ms| format!(", a ping takes {ms:.1} ms or more"));
-                (Effect::Proven, format!("{} on {} links{ping}", total(&seen), bad.links.len()))
-            }
-        };
-        let figures = seen.into_iter().map(|(node, sight)| (node, sight.figures)).collect();
-        Ok(Evidence { effect, summary, figures: serde_json::Value::Object(figures) })
+        findings.doubt(bare.map(|node| format!("{node} has no rule of ours")));
+        findings.ask(&self.agents, name, &receivers).await?;
+        let ping = quick.map_or(String::new(), |ms| format!(", a ping takes {ms:.1} ms or more"));
+        let told = format!("{} on {} links{ping}", total(&findings.seen), bad.links.len());
+        Ok(findings.told_as(told))
     }
 
     async fn heal(

@@ -4,16 +4,15 @@
 //! It bit if the processes are gone, a file that was synced just before is there and one that was only
 //! written is not. It healed if the disk takes writes and the store runs again and is ready.
 
-use std::collections::BTreeMap;
-
 use async_trait::async_trait;
+use deposed_agent::Spec;
 use deposed_agent::disk::PowerCut as Cut;
-use deposed_agent::{Sight, Spec};
-use deposed_core::{Choice, Effect, Evidence, FaultContext, FaultError, Nemesis};
+use deposed_core::{Choice, Evidence, FaultContext, FaultError, Nemesis};
 use rand_chacha::ChaCha8Rng;
 
 use crate::agents::Agents;
 use crate::claims::Claims;
+use crate::findings::{Findings, healed};
 use crate::kill::start_undone;
 use crate::processes::{self, Look, Prey, Standstill};
 use crate::target::Target;
@@ -99,26 +98,12 @@ impl Nemesis for PowerCut {
         choice: &Choice,
         name: &str,
     ) -> Result<Evidence, FaultError> {
-        let mut doubts = Vec::new();
-        let mut seen: BTreeMap<String, Sight> = BTreeMap::new();
-        for (node, sight) in self.agents.sights(name, &choice.nodes).await {
-            match sight? {
-                sight if sight.holds => drop(seen.insert(node, sight)),
-                sight => doubts.push(format!("{node}: {}", sight.summary)),
-            }
-        }
+        let mut findings = Findings::of(&self.agents, name, &choice.nodes).await?;
         for (node, looks) in processes::look(cx, &Prey::read(choice)?, Standstill::Signal).await? {
             let alive = looks.into_iter().filter(|(_, look)| *look != Look::Gone);
-            doubts.extend(alive.map(|(pid, _)| format!("pid {pid} on {node} is still there")));
+            findings.doubt(alive.map(|(pid, _)| format!("pid {pid} on {node} is still there")));
         }
-        let told: Vec<String> =
-            seen.iter().map(|(node, sight)| format!("{node}: {}", sight.summary)).collect();
-        let (effect, summary) = match doubts.is_empty() {
-            true => (Effect::Proven, told.join("; ")),
-            false => (Effect::Indeterminate, doubts.join("; ")),
-        };
-        let figures = seen.into_iter().map(|(node, sight)| (node, sight.figures)).collect();
-        Ok(Evidence { effect, summary, figures: serde_json::Value::Object(figures) })
+        Ok(findings.evidence())
     }
 
     async fn heal(
@@ -129,14 +114,8 @@ impl Nemesis for PowerCut {
     ) -> Result<Evidence, FaultError> {
         let undone = self.agents.undo(name, &choice.nodes).await;
         let late = start_undone(cx, undone).await;
-        let nodes = choice.nodes.join(" ");
-        let (effect, summary) = if late.is_empty() {
-            self.claims.release(&choice.nodes);
-            let summary = format!("the disk takes writes, started again and ready on {nodes}");
-            (Effect::Proven, summary)
-        } else {
-            (Effect::Indeterminate, late.join("; "))
-        };
-        Ok(Evidence { effect, summary, figures: serde_json::Value::Null })
+        Ok(healed(&self.claims, &choice.nodes, &late, |nodes| {
+            format!("the disk takes writes, started again and ready on {nodes}")
+        }))
     }
 }

@@ -6,8 +6,8 @@
 use std::collections::BTreeMap;
 
 use async_trait::async_trait;
-use deposed_agent::{Blow, Sight, Spec, Supervisor as Hit};
-use deposed_core::{Choice, Effect, Evidence, FaultContext, FaultError, Nemesis, Process};
+use deposed_agent::{Blow, Spec, Supervisor as Hit};
+use deposed_core::{Choice, Evidence, FaultContext, FaultError, Nemesis, Process};
 use rand::RngExt;
 use rand_chacha::ChaCha8Rng;
 use serde_json::json;
@@ -15,6 +15,7 @@ use serde_json::json;
 use crate::agents::Agents;
 use crate::claims::Claims;
 use crate::disk_trouble::can_be_stopped;
+use crate::findings::{Findings, healed};
 use crate::kill::start_undone;
 use crate::mistake::{Mistake, suggest};
 use crate::processes::{self, Look, Prey, Standstill};
@@ -150,37 +151,23 @@ impl Nemesis for Supervisor {
         choice: &Choice,
         name: &str,
     ) -> Result<Evidence, FaultError> {
-        let mut doubts = Vec::new();
-        let mut seen: BTreeMap<String, Sight> = BTreeMap::new();
-        for (node, sight) in self.agents.sights(name, &choice.nodes).await {
-            match sight? {
-                sight if sight.holds => drop(seen.insert(node, sight)),
-                sight => doubts.push(format!("{node}: {}", sight.summary)),
-            }
-        }
+        let mut findings = Findings::of(&self.agents, name, &choice.nodes).await?;
         let split = split(choice)?;
         for (node, looks) in processes::look(cx, &Prey::read(choice)?, Standstill::Signal).await? {
             let first = split[&node].0.pid;
             for (pid, look) in looks {
                 match look {
                     Look::Running if pid == first => {
-                        doubts.push(format!("the supervisor on {node}, pid {pid}, runs"));
+                        findings.doubts.push(format!("the supervisor on {node}, pid {pid}, runs"));
                     }
                     Look::Stopped { .. } if pid != first => {
-                        doubts.push(format!("pid {pid} on {node} is stopped, too"));
+                        findings.doubts.push(format!("pid {pid} on {node} is stopped, too"));
                     }
                     _ => {}
                 }
             }
         }
-        let told: Vec<String> =
-            seen.iter().map(|(node, sight)| format!("{node}: {}", sight.summary)).collect();
-        let (effect, summary) = match doubts.is_empty() {
-            true => (Effect::Proven, told.join("; ")),
-            false => (Effect::Indeterminate, doubts.join("; ")),
-        };
-        let figures = seen.into_iter().map(|(node, sight)| (node, sight.figures)).collect();
-        Ok(Evidence { effect, summary, figures: serde_json::Value::Object(figures) })
+        Ok(findings.evidence())
     }
 
     async fn heal(
@@ -196,13 +183,8 @@ impl Nemesis for Supervisor {
                 looks.into_iter().filter(|(_, look)| matches!(look, Look::Stopped { .. }));
             late.extend(stopped.map(|(pid, _)| format!("{node}: pid {pid} is still stopped")));
         }
-        let nodes = choice.nodes.join(" ");
-        let (effect, summary) = if late.is_empty() {
-            self.claims.release(&choice.nodes);
-            (Effect::Proven, format!("nothing is stopped, the store is ready on {nodes}"))
-        } else {
-            (Effect::Indeterminate, late.join("; "))
-        };
-        Ok(Evidence { effect, summary, figures: serde_json::Value::Null })
+        Ok(healed(&self.claims, &choice.nodes, &late, |nodes| {
+            format!("nothing is stopped, the store is ready on {nodes}")
+        }))
     }
 }
