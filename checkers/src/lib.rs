@@ -6,6 +6,7 @@
 
 mod analysis;
 mod budget;
+mod distribution;
 mod drawing;
 mod durability;
 pub mod fencing;

@@ -258,8 +258,7 @@ fn on_node(
     let script = match &section.kind {
         Some(kind) => {
             let addr = client.endpoint.as_deref()?.parse().ok()?;
-            let plan = EndpointPlan { addr, settings: BTreeMap::new(), op_limit };
-            OnNode::built_in(kind.get_ref(), &plan)
+            OnNode::built_in(kind.get_ref(), addr, op_limit)
         }
         None if client.on_nodes.is_empty() => return None,
         None => OnNode::program(&client.on_nodes, &blueprint.daemon.log_of_clients()),
@@ -271,7 +270,7 @@ fn on_node(
         process: 0,
         settings: client.settings.clone(),
     };
-    Some(OnNode { script, hello, op_limit })
+    Some(OnNode { script, hello, op_limit, is_built_in: section.kind.is_some() })
 }
 
 fn builtin_endpoint(

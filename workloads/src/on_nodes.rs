@@ -4,6 +4,7 @@
 //! A client built into deposed goes there as this program, which speaks the protocol of
 //! [`crate::program`] there; a program of the user's is where its `system.toml` has put it.
 
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -39,23 +40,20 @@ pub(crate) struct OnNode {
     pub(crate) hello: Hello,
     /// How long an operation may take.
     pub(crate) op_limit: Duration,
+    /// Whether it is this program, which has to be put there.
+    pub(crate) is_built_in: bool,
 }
 
 impl OnNode {
     /// The script for a client built in.
-    pub(crate) fn built_in(kind: &str, plan: &EndpointPlan) -> String {
-        let millis = plan.op_limit.as_millis();
-        format!("exec {PATH} client {} {} {millis}", quote(kind), plan.addr)
+    pub(crate) fn built_in(kind: &str, addr: SocketAddr, op_limit: Duration) -> String {
+        format!("exec {PATH} client {} {addr} {}", quote(kind), op_limit.as_millis())
     }
 
     /// The script for a program of the user's.
     pub(crate) fn program(argv: &[String], log: &str) -> String {
         let words: Vec<String> = argv.iter().map(|word| quote(word)).collect();
         format!("exec {} 2>>{}", words.join(" "), quote(log))
-    }
-
-    fn is_built_in(&self) -> bool {
-        self.script.starts_with(&format!("exec {PATH} "))
     }
 }
 
@@ -78,7 +76,7 @@ impl OnNodes {
             let only_here = || "its clients run on the controller only".to_owned();
             parts.push(part.ok_or_else(|| system.unfit(&**remote, only_here()))?);
         }
-        if parts.iter().any(OnNode::is_built_in) {
+        if parts.iter().any(|part| part.is_built_in) {
             put_on_all(system, cluster).await?;
         }
         Ok(Self { cluster: cluster.clone(), parts, supports: system.summary().supports.clone() })

@@ -13,7 +13,7 @@ use deposed_history::{Call, Episode, History, Outcome, Value, ValueRef, episodes
 use rustc_hash::FxHashMap;
 
 use super::{LISTED_MAX, is_f, vacuous, whole};
-use crate::fencing::distribution;
+use crate::distribution::distribution;
 use crate::{Analysis, Anomaly, Budget, Checker, Undecided};
 
 /// The fault that makes nobody else lead.

@@ -37,6 +37,7 @@
 //! reports is checked by a verifier of its own against the raw history.
 
 mod claims;
+mod event;
 mod facts;
 mod found;
 mod holds;
@@ -55,9 +56,9 @@ use deposed_history::History;
 use serde_json::{Map, Value, json};
 
 use crate::budget::Exhausted;
+use crate::distribution::distribution;
 use crate::{Analysis, Anomaly, Budget, Checker, Undecided};
 use facts::Facts;
-pub(crate) use found::distribution;
 use found::{Found, Kind, NAMES};
 
 /// Judges histories of locks, leases, fenced writes and failover against what is claimed.

@@ -4,15 +4,14 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use deposed_history::fencing::{
-    Asked, FencedWrite, Grant, Line, LogEvent, Observation, Payloads, Seen, Served, Token,
-};
-use deposed_history::{Call, History, Outcome, Process, Symbol};
+use deposed_history::fencing::{Asked, FencedWrite, Line, LogEvent, Payloads, Seen, Served, Token};
+use deposed_history::{History, Outcome, Process, Symbol};
 use petgraph::algo::is_cyclic_directed;
 use petgraph::graphmap::DiGraphMap;
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::Claims;
+use super::event::{Event, event};
 use crate::{Anomaly, Edge, EdgeKind};
 
 /// Why an anomaly does not stand.
@@ -149,133 +148,6 @@ struct Raw<'a> {
     led: BTreeSet<i64>,
     /// Calls of unknown outcome: who, and where it began.
     disconnected: Vec<(Process, u32)>,
-}
-
-/// An event, or a call with its completion.
-#[derive(Debug, Clone)]
-struct Event<'h> {
-    history: &'h History,
-    position: u32,
-    f: &'h str,
-    resource: Option<&'h str>,
-    call: Option<Call>,
-    log: Option<LogEvent<'h>>,
-}
-
-impl<'h> Event<'h> {
-    fn asked(&self) -> Option<deposed_history::ValueRef<'h>> {
-        self.history.op(self.position).pair().map(|(_, asked)| asked)
-    }
-
-    fn answered(&self) -> Option<deposed_history::ValueRef<'h>> {
-        let call = self.call.filter(|call| call.outcome == Outcome::Ok)?;
-        self.history.op(call.complete?).pair().map(|(_, answered)| answered)
-    }
-
-    fn outcome(&self) -> Option<Outcome> {
-        self.call.map(|call| call.outcome)
-    }
-
-    /// It succeeded, was accepted, or was noted.
-    fn happened(&self) -> bool {
-        match &self.log {
-            Some(LogEvent::Write { accepted, .. }) => *accepted,
-            Some(_) => true,
-            None => self.outcome() == Some(Outcome::Ok),
-        }
-    }
-
-    fn process(&self) -> Process {
-        self.history.op(self.position).process()
-    }
-
-    fn grant(&self) -> Option<Grant> {
-        matches!(self.f, "acquire" | "renew").then(|| self.answered().and_then(Grant::parse))?
-    }
-
-    fn token(&self) -> Option<i64> {
-        match (&self.log, self.f) {
-            (Some(LogEvent::Write { token, .. }), _) => *token,
-            (Some(LogEvent::Granted { token, .. } | LogEvent::Ended { token, .. }), _) => {
-                Some(*token)
-            }
-            (_, "acquire") => self.grant().map(|grant| grant.token),
-            (_, "renew" | "release") => Token::parse(self.asked()?).map(|token| token.0),
-            (_, "fenced-write") => FencedWrite::parse(self.asked()?)?.token,
-            _ => None,
-        }
-    }
-
-    fn served(&self) -> Option<Served<'h>> {
-        self.answered().and_then(Served::parse).filter(|served| served.leader)
-    }
-
-    /// Token or epoch: what grows with every change of leadership.
-    fn number(&self, epochs: bool) -> Option<i64> {
-        if epochs { self.served().map(|served| served.epoch) } else { self.token() }
-    }
-
-    fn id(&self) -> Option<&'h str> {
-        match (&self.log, self.f) {
-            (Some(LogEvent::Write { id, .. }), _) => *id,
-            (_, "fenced-write" | "append") => FencedWrite::parse(self.asked()?).map(|w| w.id),
-            _ => None,
-        }
-    }
-
-    fn seen(&self) -> Option<Seen<'h>> {
-        match (&self.log, self.f) {
-            (Some(LogEvent::Snapshot { seen, .. }), _) => Some(seen.clone()),
-            (_, "read") => Observation::parse(self.answered()?).map(|read| read.seen),
-            _ => None,
-        }
-    }
-
-    fn begin_ns(&self) -> u64 {
-        self.history.op(self.position).time()
-    }
-
-    fn end_ns(&self) -> u64 {
-        let complete = self.call.filter(|call| call.outcome != Outcome::Info);
-        complete
-            .and_then(|call| call.complete)
-            .map_or(u64::MAX, |complete| self.history.op(complete).time())
-    }
-
-    /// Position of the completion, if it is certain.
-    fn complete(&self) -> Option<u32> {
-        self.call.filter(|call| call.outcome != Outcome::Info)?.complete
-    }
-}
-
-/// An event at a position: its first look, without anything that is found out later.
-fn event(history: &History, position: u32) -> Option<Event<'_>> {
-    if position as usize >= history.len() {
-        return None;
-    }
-    let op = history.op(position);
-    let log = LogEvent::parse(op);
-    let calls = history.calls();
-    let call = calls.binary_search_by_key(&position, |call| call.invoke).ok().map(|at| calls[at]);
-    let resource = match &log {
-        Some(
-            LogEvent::Write { resource, .. }
-            | LogEvent::Snapshot { resource, .. }
-            | LogEvent::Granted { resource, .. }
-            | LogEvent::Ended { resource, .. },
-        ) => Some(*resource),
-        Some(LogEvent::Led { .. }) => None,
-        None => op.pair().and_then(|(resource, _)| resource.as_str()),
-    };
-    let f = op.f();
-    (log.is_some() || call.is_some() && resource.is_some()).then_some(Event {
-        history,
-        position,
-        f,
-        resource,
-        call,
-        log,
-    })
 }
 
 impl<'h> Raw<'h> {
