@@ -104,6 +104,16 @@ pub struct RunFolder {
     path: PathBuf,
 }
 
+/// A cell as one folder: ports and links of faults are written with slashes, and many faults make a
+/// longer name than file systems take (255 bytes).
+fn folder_name(cell: &str) -> String {
+    let mut name = cell.replace('/', "_");
+    while name.len() > 200 {
+        name.pop();
+    }
+    name
+}
+
 impl RunFolder {
     /// Makes the folder of a new run and points `latest` at it.
     pub fn create(
@@ -113,14 +123,15 @@ impl RunFolder {
         start: DateTime<Utc>,
         id: &str,
     ) -> Result<Self, RunFolderError> {
-        let parent = results.join(system).join(cell);
+        let cell = folder_name(cell);
+        let parent = results.join(system).join(&cell);
         let name = format!("{}-{id}", start.format("%Y-%m-%dT%H-%M-%SZ"));
         let path = parent.join(&name);
         make(&path)?;
         let run = Self { path };
         run.set_status(Status::Running)?;
         point(&parent.join("latest"), Path::new(&name))?;
-        point(&results.join("latest"), &Path::new(system).join(cell).join(&name))?;
+        point(&results.join("latest"), &Path::new(system).join(&cell).join(&name))?;
         Ok(run)
     }
 
@@ -285,6 +296,17 @@ mod tests {
         }
         let missing = RunFolder::find(results.path(), "cccc").unwrap_err();
         assert!(matches!(missing, RunFolderError::NotFound { .. }));
+    }
+
+    #[test]
+    fn every_cell_is_one_folder() {
+        let results = tempfile::tempdir().unwrap();
+        for cell in ["log+partition:primaries/n1+n2@tcp/80".to_owned(), "ü".repeat(200)] {
+            let start = DateTime::from_timestamp(1_700_000_000, 0).unwrap();
+            let run = RunFolder::create(results.path(), "store", &cell, start, "aaaa").unwrap();
+            let above = run.path().ancestors().nth(3);
+            assert_eq!(above, Some(results.path()), "{cell}");
+        }
     }
 
     #[test]

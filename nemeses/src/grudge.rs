@@ -76,6 +76,41 @@ pub enum Shape {
     Primaries,
     /// These nodes apart from the rest.
     Nodes(Vec<String>),
+    /// One side apart from the other, and nobody else: a leader that is cut off from those who choose
+    /// another, and goes on writing to what they share.
+    Between(Side, Side),
+}
+
+/// Nodes at one end of a cut.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Side {
+    /// Those that claim to lead.
+    Primaries,
+    /// These.
+    Nodes(Vec<String>),
+}
+
+impl Side {
+    fn parse(text: &str, nodes: &[String]) -> Result<Self, Mistake> {
+        match text {
+            "primaries" => Ok(Self::Primaries),
+            _ => Ok(Self::Nodes(node_list(text, nodes, &["primaries"])?)),
+        }
+    }
+
+    fn word(&self) -> String {
+        match self {
+            Self::Primaries => "primaries".into(),
+            Self::Nodes(names) => names.join("+"),
+        }
+    }
+
+    fn nodes<'a>(&'a self, primaries: &'a [String]) -> &'a [String] {
+        match self {
+            Self::Primaries => primaries,
+            Self::Nodes(names) => names,
+        }
+    }
 }
 
 /// A partition that was drawn.
@@ -91,7 +126,7 @@ pub struct Partition {
 
 impl Shape {
     /// The words and what they mean, for help and completions.
-    pub const WORDS: [(&str, &str); 7] = [
+    pub const WORDS: [(&str, &str); 8] = [
         ("halves", "two groups as equal as can be"),
         ("one", "a node alone"),
         ("minority", "a random minority apart from the rest"),
@@ -99,6 +134,7 @@ impl Shape {
         ("bridge", "two groups with one node in common (3 nodes or more)"),
         ("one-way", "a group can be heard but not hear, or hear but not be heard"),
         ("primaries", "each node that claims to lead, alone"),
+        ("primaries/n1+n2", "each that leads from these nodes only; n1/n2 where it is known"),
     ];
 
     const MIX: [Self; 7] = [
@@ -111,12 +147,16 @@ impl Shape {
         Self::Primaries,
     ];
 
-    /// Reads a word, or names of nodes joined by `+`.
+    /// Reads a word, names of nodes joined by `+`, or two sides with a `/` between.
     pub(crate) fn parse(text: &str, nodes: &[String]) -> Result<Self, Mistake> {
         let known = Self::MIX.into_iter().find(|shape| shape.word() == text);
-        let shape = match known {
-            Some(shape) => shape,
-            None => Self::Nodes(node_list(text, nodes, &Self::WORDS.map(|(word, _)| word))?),
+        let shape = match (known, text.split_once('/')) {
+            (Some(shape), _) => shape,
+            (None, Some((a, b))) => Self::Between(Side::parse(a, nodes)?, Side::parse(b, nodes)?),
+            (None, None) => {
+                let words = Self::MIX.map(|shape| shape.word());
+                Self::Nodes(node_list(text, nodes, &words.each_ref().map(String::as_str))?)
+            }
         };
         match shape.impossible(nodes.len()) {
             Some(reason) => Err(Mistake::new(text, reason)),
@@ -135,6 +175,16 @@ impl Shape {
             Self::OneWay => "one-way".into(),
             Self::Primaries => "primaries".into(),
             Self::Nodes(names) => names.join("+"),
+            Self::Between(a, b) => format!("{}/{}", a.word(), b.word()),
+        }
+    }
+
+    /// Whether one has to know who leads to draw it.
+    pub(crate) fn needs_primaries(&self) -> bool {
+        match self {
+            Self::Primaries => true,
+            Self::Between(a, b) => [a, b].contains(&&Side::Primaries),
+            _ => false,
         }
     }
 
@@ -148,8 +198,15 @@ impl Shape {
         if n < needed {
             return Some(format!("it takes {needed} nodes or more, and there are {n}"));
         }
-        matches!(self, Self::Nodes(names) if names.len() == n)
-            .then(|| "these are all the nodes: there is nothing to cut them from".into())
+        match self {
+            Self::Nodes(names) if names.len() == n => {
+                Some("these are all the nodes: there is nothing to cut them from".into())
+            }
+            Self::Between(a, b) if a == b && a.nodes(&[]).len() < 2 => {
+                Some("these are the same on both sides".into())
+            }
+            _ => None,
+        }
     }
 
     /// One of the shapes that make sense here.
@@ -162,7 +219,8 @@ impl Shape {
         possible.choose(rng).cloned()
     }
 
-    /// Draws a partition of this shape. Its grudge is empty if nobody leads.
+    /// Draws a partition of this shape. Its grudge is empty if there is nobody to cut: nobody leads, or
+    /// who leads is alone on both sides.
     pub(crate) fn partition(
         &self,
         nodes: &[String],
@@ -204,6 +262,13 @@ impl Shape {
                 let mut groups = leaders;
                 groups.extend((!rest.is_empty()).then(|| rest.join(" ")));
                 groups.join(" | ")
+            }
+            Self::Between(a, b) => {
+                let [a, b] = [a, b].map(|side| side.nodes(primaries));
+                grudge.cut(a, b);
+                let b: Vec<&str> =
+                    b.iter().filter(|node| a != [(*node).clone()]).map(String::as_str).collect();
+                format!("{} | {}, all else is whole", a.join(" "), b.join(" "))
             }
         };
         Partition { shape: self.word(), cut, grudge }
@@ -298,6 +363,25 @@ mod tests {
             assert_eq!(two(n, grudge), 1);
             assert_eq!(heard(grudge, n, "n1").len(), 1);
         });
+    }
+
+    /// Between two sides nothing passes, and nothing else is touched; nobody is cut from itself.
+    #[test]
+    fn only_what_is_between_two_sides_is_cut() {
+        let (nodes, mut rng) = (names(5), ChaCha8Rng::seed_from_u64(42));
+        let mut draw = |text: &str, leaders: &[String]| {
+            Shape::parse(text, &nodes).unwrap().partition(&nodes, leaders, &mut rng)
+        };
+        let drawn = draw("primaries/n1+n2+n4", &names(1));
+        assert_eq!(drawn.cut, "n1 | n2 n4, all else is whole");
+        let links: Vec<_> = drawn.grudge.links().collect();
+        assert_eq!(links, [("n1", "n2"), ("n1", "n4"), ("n2", "n1"), ("n4", "n1")]);
+        let drawn = draw("n2/n5", &[]);
+        assert_eq!(drawn.grudge.links().collect::<Vec<_>>(), [("n2", "n5"), ("n5", "n2")]);
+        assert!(draw("primaries/n1", &names(1)).grudge.is_empty());
+        for wrong in ["n1/n1", "n1/n9", "n1/", "primaries/primaries/n1"] {
+            assert!(Shape::parse(wrong, &nodes).is_err(), "{wrong}");
+        }
     }
 
     /// In a ring, links are cut both ways, every node sees a majority that it sees alone, and it is

@@ -376,9 +376,9 @@ impl Nemesis for PartitionNemesis {
             None => Shape::draw(nodes.len(), can_ask, rng)
                 .ok_or_else(|| FaultError::Unsupported("one node cannot be partitioned".into()))?,
         };
-        let leaders = match shape {
-            Shape::Primaries => primaries(cx).await?,
-            _ => Vec::new(),
+        let leaders = match shape.needs_primaries() {
+            true => primaries(cx).await?,
+            false => Vec::new(),
         };
         let drawn = shape.partition(&nodes, &leaders, rng);
         if drawn.grudge.is_empty() {

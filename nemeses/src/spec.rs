@@ -304,9 +304,10 @@ impl LaneSpec {
         (self.kind.make)(self.arg.as_deref(), nodes, claims, agents)
     }
 
-    /// The last word of what follows the colon, without a port: a target, if there is one.
-    fn target(&self) -> Option<&str> {
-        self.arg.as_deref()?.rsplit(':').next()?.split('@').next()
+    /// Whether it aims at who leads.
+    fn names_primaries(&self) -> bool {
+        let target = self.arg.as_deref().and_then(|arg| arg.rsplit(':').next()).unwrap_or_default();
+        target.split(['@', '/']).any(|word| word == "primaries")
     }
 
     /// Why `system` cannot suffer this fault, if so.
@@ -318,7 +319,7 @@ impl LaneSpec {
             && !db.processes().is_some_and(ProcessControl::is_supervised)
         {
             "names no process that supervises it (`supervised` in its service)"
-        } else if self.target() == Some("primaries") && db.primaries().is_none() {
+        } else if self.names_primaries() && db.primaries().is_none() {
             "does not say who leads"
         } else {
             return None;

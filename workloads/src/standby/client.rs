@@ -21,6 +21,9 @@ const PROBE_LIMIT: Duration = Duration::from_secs(1);
 const HOPS_MAX: usize = 3;
 /// After a refusal the client waits, so that a store without a leader does not fill the history.
 const REFUSED_PAUSE: Duration = Duration::from_millis(50);
+/// How long a client takes the last leader it heard of for the leader, before it asks its own node again:
+/// who is served by a deposed leader need not hear of the new one, and others do.
+const LEADER_KEPT: Duration = Duration::from_millis(500);
 /// The resource that leaders write to, as opposed to those that clients guard by locks.
 const VOLUME: &str = "volume";
 /// The resource behind leaders that knows nothing of them.
@@ -81,6 +84,7 @@ impl Endpoint for StandbyEndpoint {
             name: name.clone(),
             home,
             leader: home,
+            leader_since: Instant::now(),
         };
         let opened = client.links[home].open(self.limit).await;
         opened.map_err(|error| ClientError::Definite(error.to_string()))?;
@@ -122,8 +126,9 @@ struct StandbyClient {
     name: String,
     /// Who is asked first.
     home: usize,
-    /// Who led when the client last heard.
+    /// Who led when the client last heard, and since when it has gone by that.
     leader: usize,
+    leader_since: Instant,
 }
 
 #[async_trait]
@@ -137,10 +142,11 @@ impl Client for StandbyClient {
         let id = || field("id").and_then(Value::as_str).map(str::to_owned);
         let value = || json::from_value(field("value").unwrap_or(&Value::Nil));
         let done = |(_, _): (serde_json::Value, Server)| op.value.clone();
+        let leader = self.presumed_leader();
         match (&*op.f, argument) {
             // The resources of this system: the volume, lists, and the locks of the volume.
             ("read", Value::Nil) if key() == VOLUME => {
-                let (value, server) = self.ask(self.leader, &Request::Get, Effect::None).await?;
+                let (value, server) = self.ask(leader, &Request::Get, Effect::None).await?;
                 Ok(pair(last_seen(&value, &server)))
             }
             ("read", Value::Nil) if key().starts_with("log") => {
@@ -155,35 +161,35 @@ impl Client for StandbyClient {
             }
             ("write", argument) => {
                 let write = Request::Write { key: key(), value: json::from_value(argument) };
-                self.ask(self.leader, &write, Effect::Some).await.map(done)
+                self.ask(leader, &write, Effect::Some).await.map(done)
             }
             ("cas", Value::List(both)) if both.len() == 2 => {
                 let [old, new] = [&both[0], &both[1]].map(json::from_value);
                 let cas = Request::Cas { key: key(), old, new };
-                self.ask(self.leader, &cas, Effect::Some).await.map(done)
+                self.ask(leader, &cas, Effect::Some).await.map(done)
             }
             ("append", _) => {
                 let id = id().ok_or_else(|| malformed(op))?;
                 let append = Request::Append { list: key(), value: id.as_str().into() };
-                let (_, server) = self.ask(self.leader, &append, Effect::Some).await?;
+                let (_, server) = self.ask(leader, &append, Effect::Some).await?;
                 Ok(pair(server.served(Some(&id)).to_value()))
             }
             ("acquire", Value::Nil) => {
                 let (lock, owner, ttl_ms) = (key(), self.name.clone(), self.endpoint.lock_ms);
                 let acquire = Request::Acquire { lock, owner, ttl_ms };
-                let (token, _) = self.ask(self.leader, &acquire, Effect::Some).await?;
+                let (token, _) = self.ask(leader, &acquire, Effect::Some).await?;
                 Ok(pair(self.grant(token.as_i64().unwrap_or(0))))
             }
             ("renew", _) => {
                 let token = token().ok_or_else(|| malformed(op))?;
                 let renew = Request::Renew { lock: key(), token };
-                self.ask(self.leader, &renew, Effect::Some).await?;
+                self.ask(leader, &renew, Effect::Some).await?;
                 Ok(pair(self.grant(i64::try_from(token).unwrap_or(i64::MAX))))
             }
             ("release", _) => {
                 let token = token().ok_or_else(|| malformed(op))?;
                 let release = Request::Release { lock: key(), token };
-                self.ask(self.leader, &release, Effect::Some).await.map(done)
+                self.ask(leader, &release, Effect::Some).await.map(done)
             }
             ("fenced-write", _) => {
                 let (id, value) = (id().ok_or_else(|| malformed(op))?, value());
@@ -200,7 +206,7 @@ impl Client for StandbyClient {
                             EXTERNAL => Request::Call { id: id.clone(), value },
                             _ => Request::Put { id: id.clone(), value },
                         };
-                        let (_, server) = self.ask(self.leader, &request, Effect::Some).await?;
+                        let (_, server) = self.ask(leader, &request, Effect::Some).await?;
                         Ok(pair(server.served(Some(&id)).to_value()))
                     }
                 }
@@ -235,6 +241,14 @@ impl Server {
 }
 
 impl StandbyClient {
+    /// Who to ask for what only a leader does.
+    fn presumed_leader(&mut self) -> usize {
+        if self.leader_since.elapsed() > LEADER_KEPT {
+            (self.leader, self.leader_since) = (self.home, Instant::now());
+        }
+        self.leader
+    }
+
     /// Asks a node, and where it says that another leads, that one.
     async fn ask(
         &mut self,
