@@ -187,7 +187,7 @@ pub struct Config {
     /// What a write to the volume costs before the leader's last look at its lease, in milliseconds
     #[arg(long, default_value_t = 2)]
     pub work_ms: u64,
-    /// How long such a write is queued where nobody looks at leases any more, in milliseconds
+    /// How long a write to the volume, or a call of the service, is queued after the last look, in ms
     #[arg(long, default_value_t = 0)]
     pub queue_ms: u64,
     /// How long a node stays without power, in milliseconds

@@ -91,6 +91,8 @@ impl Node {
     /// Has the external service do something. What got no answer is repeated, as nobody can tell.
     pub(super) async fn perform(&self, link: &mut Link, id: String, value: Value) -> Reply {
         let Some(token) = self.core().leads() else { return self.not_leader() };
+        // As with the volume: the look is not the moment of the effect.
+        sleep(Duration::from_millis(self.config.queue_ms)).await;
         let request = Request::Perform { token, id, value };
         let mut sent = false;
         let mut last = String::new();
