@@ -35,6 +35,8 @@ pub(crate) struct SshPath {
 pub(crate) struct NodeFacts {
     /// Its firewall, if it has one that works.
     pub(crate) backend: Option<Backend>,
+    /// Whether iptables works there, beside it or alone.
+    pub(crate) iptables: bool,
     /// Whether the firewall filters IPv6.
     pub(crate) filters_v6: bool,
     /// Its global addresses of both families.
@@ -65,11 +67,10 @@ pub(crate) const PATH: &str = "PATH=$PATH:/usr/sbin:/sbin; export PATH\n";
 pub(crate) fn facts_script() -> String {
     format!(
         r#"{PATH}
+if nft list tables >/dev/null 2>&1; then echo nft; echo v6; fi
 if iptables -w 5 -S INPUT >/dev/null 2>&1 && command -v iptables-restore >/dev/null; then
-  echo backend iptables
+  echo iptables
   ip6tables -w 5 -S INPUT >/dev/null 2>&1 && echo v6
-elif nft list tables >/dev/null 2>&1; then
-  echo backend nft; echo v6
 fi
 if command -v ip >/dev/null; then
   ip -o addr show scope global | while read -r _ _ _ a _; do echo "addr ${{a%%/*}}"; done
@@ -92,6 +93,7 @@ elif command -v bash >/dev/null && command -v timeout >/dev/null; then echo prob
 pub(crate) fn parse_facts(text: &str) -> NodeFacts {
     let mut facts = NodeFacts {
         backend: None,
+        iptables: false,
         filters_v6: false,
         addrs: BTreeSet::new(),
         ssh: None,
@@ -99,8 +101,11 @@ pub(crate) fn parse_facts(text: &str) -> NodeFacts {
     };
     for line in text.lines() {
         match line.split_whitespace().collect::<Vec<_>>()[..] {
-            ["backend", "iptables"] => facts.backend = Some(Backend::Iptables),
-            ["backend", "nft"] => facts.backend = Some(Backend::Nft),
+            ["nft"] => facts.backend = Some(Backend::Nft),
+            ["iptables"] => {
+                facts.iptables = true;
+                facts.backend = facts.backend.or(Some(Backend::Iptables));
+            }
             ["v6"] => facts.filters_v6 = true,
             ["addr", addr] => facts.addrs.extend(addr.parse::<IpAddr>()),
             ["ssh", from, _, _, port] => {
@@ -249,6 +254,7 @@ mod tests {
     fn facts(backend: Backend) -> NodeFacts {
         NodeFacts {
             backend: Some(backend),
+            iptables: true,
             filters_v6: true,
             addrs: [ip("10.0.0.1"), ip("fd00::1")].into(),
             ssh: Some(SshPath { from: ip("10.0.0.2"), port: 2222 }),
@@ -259,9 +265,10 @@ mod tests {
     /// What the probe prints is read, whatever else stands there.
     #[test]
     fn facts_are_read() {
-        let text = "motd\nbackend iptables\nv6\naddr 10.0.0.1\naddr fd00::1\naddr what\n\
+        let text = "motd\niptables\nv6\naddr 10.0.0.1\naddr fd00::1\naddr what\n\
                     ssh ::ffff:10.0.0.2 50122 10.0.0.1 2222\nprobe ping\n";
         assert_eq!(parse_facts(text), facts(Backend::Iptables));
+        assert_eq!(parse_facts(&format!("nft\n{text}")), facts(Backend::Nft));
         assert_eq!(parse_facts("").backend, None);
         let link_local = parse_facts("ssh fe80::1%eth0 5 fe80::2%eth0 22").ssh.unwrap();
         assert_eq!(link_local.from, ip("fe80::1"));

@@ -328,10 +328,7 @@ impl Nemesis for Packets {
         self.facts =
             printed.into_iter().map(|(n, text)| (n, firewall::parse_facts(&text))).collect();
         self.addrs = own_addrs(cx, &self.facts)?;
-        let without = self
-            .facts
-            .iter()
-            .find(|(_, facts)| facts.backend != Some(deposed_agent::Backend::Iptables));
+        let without = self.facts.iter().find(|(_, facts)| !facts.iptables);
         if let Some((node, _)) = without {
             return Err(FaultError::Unsupported(format!(
                 "{node} has no working iptables, which packets are held with; install it there \

@@ -306,8 +306,8 @@ fn check_firewalls(
     for (node, facts) in facts {
         if facts.backend.is_none() {
             return Err(FaultError::Unsupported(format!(
-                "{node} has neither a working iptables nor nft; install one of them \
-                 (apt-get install iptables), and let deposed be root there"
+                "{node} has neither a working nft nor iptables; install one of them \
+                 (apt-get install nftables), and let deposed be root there"
             )));
         }
         if facts.addrs.is_empty() {

@@ -101,6 +101,7 @@ pub fn lab_requirements(spec: &LabSpec) -> Vec<Requirement> {
         Requirement::new("sshd", "openssh-server"),
         Requirement::new("ssh-keygen", "openssh-client"),
         Requirement::new("ip", "iproute2"),
+        Requirement::new("nft", "nftables"),
         Requirement::new("iptables", "iptables"),
         Requirement::new("mkfs.ext4", "e2fsprogs"),
         // By which nodes see how links between them are.

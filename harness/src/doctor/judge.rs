@@ -78,19 +78,19 @@ fn can_filter<'a>(facts: &'a Facts, tool: &str) -> Option<&'a str> {
 }
 
 fn firewall(node: &Arc<str>, facts: &Facts) -> Finding {
+    if let Some(version) = can_filter(facts, "nft") {
+        return Finding::ok(node, "firewall", format!("{version}, a table can be made"));
+    }
     let restore_missing = facts.missing.iter().any(|tool| tool == "iptables-restore");
     if let (Some(version), false) = (can_filter(facts, "iptables"), restore_missing) {
         return Finding::ok(node, "firewall", format!("{version}, a chain can be made"));
-    }
-    if let Some(version) = can_filter(facts, "nft") {
-        return Finding::ok(node, "firewall", format!("{version}, a table can be made"));
     }
     if facts.refuses.is_empty() {
         return Finding::fail(
             node,
             "firewall",
-            "neither iptables nor nft: no partitions",
-            "apt-get install iptables",
+            "neither nft nor iptables: no partitions",
+            "apt-get install nftables",
         );
     }
     let why: Vec<String> =
@@ -107,19 +107,18 @@ fn ipv6(node: &Arc<str>, facts: &Facts) -> Option<Finding> {
     if !facts.ipv6 {
         return Some(Finding::ok(node, "ipv6", "off"));
     }
-    let by_iptables = can_filter(facts, "iptables").is_some();
-    let tool = if by_iptables { "ip6tables" } else { "nft" };
-    match (can_filter(facts, tool), by_iptables) {
-        (Some(_), _) => Some(Finding::ok(node, "ipv6", "on, and partitions cut it too")),
-        (None, true) => Some(Finding::fail(
+    if can_filter(facts, "nft").or(can_filter(facts, "ip6tables")).is_some() {
+        return Some(Finding::ok(node, "ipv6", "on, and partitions cut it too"));
+    }
+    // Without any firewall the finding above has said so.
+    can_filter(facts, "iptables").map(|_| {
+        Finding::fail(
             node,
             "ipv6",
             "on, but ip6tables can make no chain: a partition would leak",
-            "install ip6tables (apt-get install iptables), or switch IPv6 off on the node",
-        )),
-        // Without any firewall the finding above has said so.
-        (None, false) => None,
-    }
+            "install nft (apt-get install nftables), or switch IPv6 off on the node",
+        )
+    })
 }
 
 fn time_sync(node: &Arc<str>, facts: &Facts) -> Finding {
@@ -246,12 +245,12 @@ mod tests {
             ("tools", State::Warn, "iputils-ping", |facts| {
                 facts.missing = vec!["ping".into(), "bash".into()];
             }),
-            ("firewall", State::Fail, "apt-get install iptables", |facts| facts.filters.clear()),
+            ("firewall", State::Fail, "apt-get install nftables", |facts| facts.filters.clear()),
             ("firewall", State::Fail, "NET_ADMIN", |facts| {
                 facts.filters.clear();
                 facts.refuses = vec![("iptables".into(), "Permission denied".into())];
             }),
-            ("ipv6", State::Fail, "ip6tables", |facts| drop(facts.filters.pop())),
+            ("ipv6", State::Fail, "nftables", |facts| drop(facts.filters.pop())),
             ("time-sync", State::Warn, "chrony", |facts| facts.timesync.clear()),
             ("time-sync", State::Warn, "all but one", |facts| facts.timesync.push("ntpd".into())),
             ("disk", State::Fail, "make room", |facts| facts.free_kib.push(("/tmp".into(), 1))),

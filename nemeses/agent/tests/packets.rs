@@ -6,53 +6,16 @@
 mod node;
 
 use std::io::{BufRead, BufReader};
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use deposed_agent::Spec;
 use deposed_agent::netem::{PeerLink, Shape};
 use deposed_agent::nfqueue::Nfqueue;
-use node::{Node, until};
+use node::{Node, Place, until};
 
 const HERE: [&str; 2] = ["10.98.0.1", "fd98::1"];
 const PEER: [&str; 2] = ["10.98.0.2", "fd98::2"];
-
-/// A network namespace, for as long as a process in it lives.
-struct Place(Child, String);
-
-impl Place {
-    fn new() -> Self {
-        let mut child = Command::new("setpriv")
-            .args(["--pdeathsig", "KILL", "unshare", "--net", "sh", "-c"])
-            .arg("ip link set lo up; echo up; exec sleep 1000")
-            .stdin(Stdio::null())
-            .stdout(Stdio::piped())
-            .spawn()
-            .unwrap();
-        let mut line = String::new();
-        BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
-        assert_eq!(line, "up\n", "these tests need root, setpriv, unshare and iproute2");
-        let pid = child.id().to_string();
-        Self(child, pid)
-    }
-
-    fn enter(&self) -> [&str; 4] {
-        ["nsenter", "-t", &self.1, "-n"]
-    }
-
-    fn sh(&self, script: &str) -> String {
-        let [program, rest @ ..] = self.enter();
-        let output = Command::new(program).args(rest).args(["sh", "-c", script]).output().unwrap();
-        String::from_utf8_lossy(&output.stdout).into_owned()
-    }
-}
-
-impl Drop for Place {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
-}
 
 /// Two places with a cable between them. Faults are applied here, to what comes from there.
 struct Cable {
@@ -72,7 +35,7 @@ struct Ping {
 impl Cable {
     fn new() -> Self {
         let (here, there) = (Place::new(), Place::new());
-        let cable = format!("ip link add eth0 type veth peer name eth0 netns {}", there.1);
+        let cable = format!("ip link add eth0 type veth peer name eth0 netns {}", there.pid);
         here.sh(&cable);
         for (place, [v4, v6]) in [(&here, HERE), (&there, PEER)] {
             place.sh(&format!(

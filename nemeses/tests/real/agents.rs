@@ -41,7 +41,7 @@ async fn until(what: &str, mut is: impl FnMut() -> bool) {
 async fn a_killed_agent_is_replaced_or_its_node_heals_itself() {
     let net = Namespaces::new(2);
     let cx = store::running(&net).await;
-    let before = net.everywhere("iptables -S");
+    let before = net.everywhere("nft list tables");
     let agents = agents(3);
     let mut pause = nemesis_with("pause:n1", &cx, &agents).await;
     let mut partition = nemesis_with("partition:n1", &cx, &agents).await;
@@ -57,7 +57,7 @@ async fn a_killed_agent_is_replaced_or_its_node_heals_itself() {
     net.node(2).set_cut(true);
     net.everywhere(KILL_AGENTS);
     until("the store goes on", || !stopped(net.node(1))).await;
-    until("the rules are gone", || net.everywhere("iptables -S") == before).await;
+    until("the rules are gone", || net.everywhere("nft list tables") == before).await;
     until("nothing is left to undo", || net.everywhere("ls /run/deposed/faults") == ["", ""]).await;
 }
 

@@ -18,6 +18,9 @@ const HOST_RULES: &str = "iptables -A INPUT -p icmp -j ACCEPT; iptables -N MINE;
     iptables -A MINE -s 10.1.1.1 -j DROP; iptables -A INPUT -j MINE; iptables -A FORWARD -j MINE; \
     ip6tables -A INPUT -p ipv6-icmp -j ACCEPT; ip6tables -A INPUT -s fd55::1 -j DROP";
 
+/// Leaves a node iptables alone.
+const WITHOUT_NFT: &str = "mount --bind /dev/null $(readlink -f /usr/sbin/nft)";
+
 /// A node cut off reaches nobody by IPv4 or IPv6 though the host's own rules accept the packets,
 /// the others reach each other; packets are counted on every link; healing restores every link and
 /// leaves the rules of the host as they were.
@@ -44,7 +47,27 @@ async fn a_partition_cuts_both_ways_and_both_families() {
     assert_eq!(net.everywhere(RULES), before);
 }
 
-/// Where iptables is missing, nft does the same; where ping is, bash.
+/// Where nft is missing, iptables does the same, in both families.
+#[tokio::test]
+async fn iptables_serves_where_nft_is_missing() {
+    let net = Namespaces::new(2);
+    net.everywhere(HOST_RULES);
+    net.everywhere(WITHOUT_NFT);
+    let before = net.everywhere(RULES);
+    let cx = store::running(&net).await;
+    let mut partition = nemesis("partition:one", &cx).await;
+    let (choice, seen) = hurt(&mut *partition, &cx, NAME).await;
+    assert_proven(&seen);
+    assert_eq!(seen.figures["n1"]["backend"], "iptables");
+    assert!(seen.figures["n2"]["dropped"]["n1"].as_u64().unwrap() >= 2, "{}", seen.figures);
+    let cut = [(1, "10.99.0.2"), (2, "fd99::1")];
+    assert_eq!(net.reached(&cut), []);
+    assert_proven(&partition.heal(&cx, &choice, NAME).await.unwrap());
+    assert_eq!(net.reached(&cut), cut);
+    assert_eq!(net.everywhere(RULES), before);
+}
+
+/// Where iptables is missing, nft needs none, and leaves other tables alone.
 #[tokio::test]
 async fn nft_serves_where_iptables_is_missing() {
     let net = Namespaces::new(2);
@@ -105,6 +128,7 @@ async fn one_way_lets_the_other_direction_pass() {
 #[tokio::test]
 async fn a_firewall_that_lies_proves_nothing() {
     let net = Namespaces::new(3);
+    net.everywhere(WITHOUT_NFT);
     net.node(2).sh("printf '#!/bin/sh\\nexit 0\\n' >/run/liar; chmod +x /run/liar
          mount --bind /run/liar $(readlink -f /usr/sbin/iptables)");
     let cx = store::running(&net).await;
@@ -126,7 +150,7 @@ async fn rules_that_vanish_are_missed() {
     let mut partition = nemesis("partition:one", &cx).await;
     let (choice, seen) = hurt(&mut *partition, &cx, NAME).await;
     assert_proven(&seen);
-    net.node(1).sh("iptables -F; iptables -X; ip6tables -F; ip6tables -X");
+    net.node(1).sh("nft delete table inet deposed");
     assert_doubted(
         &partition.evidence(&cx, &choice, NAME).await.unwrap(),
         "the rules are not on n1",
@@ -194,7 +218,7 @@ async fn impossible_clusters_are_refused() {
     net.node(2).sh("mount --bind /dev/null $(readlink -f /usr/sbin/iptables)
          mount --bind /dev/null $(readlink -f /usr/sbin/nft)");
     let reason = refused(&cx, "partition").await;
-    assert!(reason.contains("n2 has neither a working iptables nor nft"), "{reason}");
+    assert!(reason.contains("n2 has neither a working nft nor iptables"), "{reason}");
     net.node(2).sh("ip addr add 10.99.0.1/24 dev lo");
     let reason = refused(&cx, "partition").await;
     assert!(reason.contains("n1 at 10.99.0.1 cannot be told from other nodes"), "{reason}");

@@ -5,8 +5,8 @@
 //! charged to the socket that sent them, and TCP would send no more than a fraction of what the
 //! link could take. When the process dies the queue has nobody, and packets pass.
 
-mod netlink;
 mod pump;
+mod queues;
 mod twin;
 
 use std::collections::BTreeMap;

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use serde::{Deserialize, Serialize};
 
-use super::netlink::{Packet, Queues};
+use super::queues::{Packet, Queues};
 use super::twin::Twins;
 use crate::netem::{Fate, Link, Shape};
 

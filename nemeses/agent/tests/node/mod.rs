@@ -82,6 +82,15 @@ impl Node {
         self.seen(&Request::Prove { name: "test-1".into() })
     }
 
+    /// What there is to see, or why there is nothing.
+    pub(crate) fn try_prove(&mut self) -> Result<Sight, Failure> {
+        match self.ask(&Request::Prove { name: "test-1".into() }) {
+            Reply::Seen(sight) => Ok(sight),
+            Reply::Failed(failure) => Err(failure),
+            other => panic!("{other:?}"),
+        }
+    }
+
     /// Undoes it and has that seen.
     pub(crate) fn undo(&mut self) -> Sight {
         self.undo_as("test-1")
@@ -127,6 +136,46 @@ impl Drop for Node {
             let _ = self.agent.kill();
         }
         let _ = self.agent.wait();
+    }
+}
+
+/// A network namespace, for as long as a process in it lives.
+pub(crate) struct Place {
+    holder: Child,
+    pub(crate) pid: String,
+}
+
+impl Place {
+    pub(crate) fn new() -> Self {
+        let mut child = Command::new("setpriv")
+            .args(["--pdeathsig", "KILL", "unshare", "--net", "sh", "-c"])
+            .arg("ip link set lo up; echo up; exec sleep 1000")
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut line = String::new();
+        BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
+        assert_eq!(line, "up\n", "these tests need root, setpriv, unshare and iproute2");
+        let pid = child.id().to_string();
+        Self { holder: child, pid }
+    }
+
+    pub(crate) fn enter(&self) -> [&str; 4] {
+        ["nsenter", "-t", &self.pid, "-n"]
+    }
+
+    pub(crate) fn sh(&self, script: &str) -> String {
+        let [program, rest @ ..] = self.enter();
+        let output = Command::new(program).args(rest).args(["sh", "-c", script]).output().unwrap();
+        String::from_utf8_lossy(&output.stdout).into_owned()
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        let _ = self.holder.kill();
+        let _ = self.holder.wait();
     }
 }
 

@@ -5,24 +5,21 @@
 //! pass, if the rule says so (`--queue-bypass`).
 
 use std::io;
-use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::os::fd::AsFd;
 use std::time::Duration;
 
+use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, ppoll};
-use nix::sys::socket::{
-    AddressFamily, MsgFlags, NetlinkAddr, SockFlag, SockProtocol, SockType, bind, recv, sendto,
-    setsockopt, socket, sockopt,
-};
+use nix::sys::socket::{setsockopt, sockopt};
 use nix::sys::time::TimeSpec;
+
+use crate::netlink::{ACKNOWLEDGE, Answer, Attributes, Netfilter};
 
 /// Messages of the subsystem.
 const SUBSYSTEM: u16 = 3 << 8;
 const PACKET: u16 = SUBSYSTEM;
 const VERDICT: u16 = SUBSYSTEM | 1;
 const CONFIGURE: u16 = SUBSYSTEM | 2;
-const NLMSG_ERROR: u16 = 2;
-const NLM_F_REQUEST: u16 = 1;
-const NLM_F_ACK: u16 = 4;
 
 /// Attributes of packets and verdicts.
 const PACKET_HEADER: u16 = 1;
@@ -68,72 +65,27 @@ pub(super) struct Packet {
 
 /// A connection to the kernel's queues.
 pub(super) struct Queues {
-    socket: OwnedFd,
+    netfilter: Netfilter,
     /// Verdicts that were not sent yet.
     verdicts: Vec<u8>,
 }
 
-/// A message under construction.
-struct Message(Vec<u8>);
-
-impl Message {
-    fn new(kind: u16, flags: u16, queue: u16) -> Self {
-        let mut bytes = vec![0; 4];
-        bytes.extend(kind.to_ne_bytes());
-        bytes.extend((NLM_F_REQUEST | flags).to_ne_bytes());
-        bytes.extend([0; 8]);
-        // Family (any), version, and the queue.
-        bytes.extend([0, 0]);
-        bytes.extend(queue.to_be_bytes());
-        Self(bytes)
-    }
-
-    fn attribute(mut self, kind: u16, payload: &[u8]) -> Self {
-        self.0.extend((4 + payload.len() as u16).to_ne_bytes());
-        self.0.extend(kind.to_ne_bytes());
-        self.0.extend(payload);
-        self.0.resize(self.0.len().next_multiple_of(4), 0);
-        self
-    }
-
-    fn finish(mut self) -> Vec<u8> {
-        let length = self.0.len() as u32;
-        self.0[..4].copy_from_slice(&length.to_ne_bytes());
-        self.0
-    }
-}
-
-/// The attributes in some bytes.
-fn attributes(mut bytes: &[u8]) -> impl Iterator<Item = (u16, &[u8])> {
-    std::iter::from_fn(move || {
-        let length = usize::from(u16::from_ne_bytes(bytes.get(..2)?.try_into().ok()?));
-        let kind = u16::from_ne_bytes(bytes.get(2..4)?.try_into().ok()?);
-        let payload = bytes.get(4..length)?;
-        bytes = bytes.get(length.next_multiple_of(4)..).unwrap_or_default();
-        Some((kind, payload))
-    })
+/// A message about a queue.
+fn message(kind: u16, flags: u16, queue: u16, attributes: Attributes) -> Vec<u8> {
+    attributes.message(kind, flags, libc::AF_UNSPEC as u8, queue)
 }
 
 fn number(bytes: &[u8]) -> Option<u32> {
     Some(u32::from_be_bytes(bytes.get(..4)?.try_into().ok()?))
 }
 
-/// Kind, queue and attributes of a message.
-fn parse(bytes: &[u8]) -> Option<(u16, u16, &[u8])> {
-    let length = u32::from_ne_bytes(bytes.get(..4)?.try_into().ok()?) as usize;
-    let kind = u16::from_ne_bytes(bytes.get(4..6)?.try_into().ok()?);
-    let body = bytes.get(16..length)?;
-    let queue = u16::from_be_bytes(body.get(2..4)?.try_into().ok()?);
-    Some((kind, queue, &body[4..]))
-}
-
-fn parse_packet(bytes: &[u8]) -> Option<Packet> {
-    let (kind, queue, body) = parse(bytes)?;
-    if kind != PACKET {
+fn parse_packet(answer: Answer<'_>) -> Option<Packet> {
+    if answer.kind()? != PACKET {
         return None;
     }
+    let (queue, attributes) = answer.body()?;
     let (mut id, mut whole, mut contents) = (None, None, Vec::new());
-    for (kind, payload) in attributes(body) {
+    for (kind, payload) in attributes {
         match kind {
             PACKET_HEADER => id = number(payload),
             WHOLE_LENGTH => whole = number(payload),
@@ -148,15 +100,9 @@ fn parse_packet(bytes: &[u8]) -> Option<Packet> {
 impl Queues {
     /// Connects to the kernel.
     pub(super) fn open() -> io::Result<Self> {
-        let socket = socket(
-            AddressFamily::Netlink,
-            SockType::Raw,
-            SockFlag::SOCK_CLOEXEC,
-            SockProtocol::NetlinkNetFilter,
-        )?;
-        bind(socket.as_raw_fd(), &NetlinkAddr::new(0, 0))?;
-        setsockopt(&socket, sockopt::RcvBufForce, &BUFFER)?;
-        Ok(Self { socket, verdicts: Vec::new() })
+        let netfilter = Netfilter::open()?;
+        setsockopt(&netfilter, sockopt::RcvBufForce, &BUFFER)?;
+        Ok(Self { netfilter, verdicts: Vec::new() })
     }
 
     /// Takes a queue over. With `contents` whole packets are fetched, and large ones are cut to what
@@ -181,57 +127,44 @@ impl Queues {
     }
 
     fn configure(&self, queue: u16, attributes: &[(u16, &[u8])]) -> io::Result<()> {
-        let message = attributes
+        let attributes = attributes
             .iter()
-            .fold(Message::new(CONFIGURE, NLM_F_ACK, queue), |message, (kind, payload)| {
-                message.attribute(*kind, payload)
-            });
-        self.send(&message.finish())?;
-        let mut answer = vec![0; MESSAGE_MAX];
+            .fold(Attributes::new(), |all, (kind, payload)| all.bytes(*kind, payload));
+        self.netfilter.send(&message(CONFIGURE, ACKNOWLEDGE, queue, attributes))?;
+        let mut buffer = vec![0; MESSAGE_MAX];
         // Packets of queues that are bound already may come in between; the kernel sends them into
         // a buffer that is emptied only after this, so they pass (see FAIL_OPEN) or are lost.
-        loop {
-            let length = recv(self.socket.as_raw_fd(), &mut answer, MsgFlags::empty())?;
-            let answer = &answer[..length];
-            if answer.get(4..6) == Some(&NLMSG_ERROR.to_ne_bytes()[..]) {
-                let code = answer.get(16..20).and_then(|bytes| bytes.try_into().ok());
-                return match code.map_or(-libc::EPROTO, i32::from_ne_bytes) {
-                    0 => Ok(()),
-                    code => Err(io::Error::from_raw_os_error(-code)),
-                };
+        while let Some(answer) = self.netfilter.receive(&mut buffer)? {
+            if let Some(outcome) = answer.outcome() {
+                return outcome;
             }
         }
-    }
-
-    fn send(&self, message: &[u8]) -> io::Result<()> {
-        let kernel = NetlinkAddr::new(0, 0);
-        sendto(self.socket.as_raw_fd(), message, &kernel, MsgFlags::empty())?;
-        Ok(())
+        Err(io::Error::other("the kernel does not answer"))
     }
 
     /// The next packet, if there is one.
     pub(super) fn next(&self, buffer: &mut Vec<u8>) -> io::Result<Option<Packet>> {
         buffer.resize(MESSAGE_MAX, 0);
         loop {
-            match recv(self.socket.as_raw_fd(), buffer, MsgFlags::MSG_DONTWAIT) {
-                Ok(length) => {
-                    if let Some(packet) = parse_packet(&buffer[..length]) {
+            match self.netfilter.receive(buffer) {
+                Ok(None) => return Ok(None),
+                Ok(Some(answer)) => {
+                    if let Some(packet) = parse_packet(answer) {
                         return Ok(Some(packet));
                     }
                 }
-                Err(nix::errno::Errno::EAGAIN) => return Ok(None),
                 // Some packets did not fit into the buffer; they have passed.
-                Err(nix::errno::Errno::ENOBUFS | nix::errno::Errno::EINTR) => {}
-                Err(error) => return Err(error.into()),
+                Err(Errno::ENOBUFS | Errno::EINTR) => {}
+                Err(errno) => return Err(errno.into()),
             }
         }
     }
 
     /// Waits for a packet, but not for longer than `within`.
     pub(super) fn wait(&self, within: Duration) -> io::Result<()> {
-        let mut ready = [PollFd::new(self.socket.as_fd(), PollFlags::POLLIN)];
+        let mut ready = [PollFd::new(self.netfilter.as_fd(), PollFlags::POLLIN)];
         match ppoll(&mut ready, Some(TimeSpec::from_duration(within)), None) {
-            Ok(_) | Err(nix::errno::Errno::EINTR) => Ok(()),
+            Ok(_) | Err(Errno::EINTR) => Ok(()),
             Err(error) => Err(error.into()),
         }
     }
@@ -241,12 +174,12 @@ impl Queues {
     pub(super) fn decide(&mut self, queue: u16, id: u32, passes: bool, contents: Option<&[u8]>) {
         let mut header = u32::from(passes).to_be_bytes().to_vec();
         header.extend(id.to_be_bytes());
-        let message = Message::new(VERDICT, 0, queue).attribute(VERDICT_HEADER, &header);
-        let message = match contents {
-            Some(contents) => message.attribute(PAYLOAD, contents),
-            None => message,
+        let decision = Attributes::new().bytes(VERDICT_HEADER, &header);
+        let decision = match contents {
+            Some(contents) => decision.bytes(PAYLOAD, contents),
+            None => decision,
         };
-        self.verdicts.extend(message.finish());
+        self.verdicts.extend(message(VERDICT, 0, queue, decision));
     }
 
     /// Tells the kernel what was decided.
@@ -254,7 +187,7 @@ impl Queues {
         if self.verdicts.is_empty() {
             return Ok(());
         }
-        let sent = self.send(&self.verdicts);
+        let sent = self.netfilter.send(&self.verdicts);
         self.verdicts.clear();
         sent
     }
@@ -267,12 +200,12 @@ mod tests {
     /// A packet as the kernel sends it is read, with the length it had before it was cut.
     #[test]
     fn packets_are_read() {
-        let message = Message::new(PACKET, 0, 7301)
-            .attribute(PACKET_HEADER, &[0, 0, 1, 2, 8, 0, 3])
-            .attribute(WHOLE_LENGTH, &1500_u32.to_be_bytes())
-            .attribute(PAYLOAD, &[0x45, 1, 2, 3, 4])
-            .finish();
-        let packet = parse_packet(&message).unwrap();
+        let packet = Attributes::new()
+            .bytes(PACKET_HEADER, &[0, 0, 1, 2, 8, 0, 3])
+            .number(WHOLE_LENGTH, 1500)
+            .bytes(PAYLOAD, &[0x45, 1, 2, 3, 4]);
+        let bytes = message(PACKET, 0, 7301, packet);
+        let packet = parse_packet(Answer::new(&bytes)).unwrap();
         let expected =
             Packet { queue: 7301, id: 258, length: 1500, contents: vec![0x45, 1, 2, 3, 4] };
         assert_eq!(packet, expected);
@@ -281,11 +214,12 @@ mod tests {
     /// What is cut short or something else is no packet.
     #[test]
     fn other_messages_are_no_packets() {
-        let message = Message::new(VERDICT, 0, 1).attribute(VERDICT_HEADER, &[0; 8]).finish();
-        assert_eq!(parse_packet(&message), None);
-        let packet = Message::new(PACKET, 0, 1).attribute(PACKET_HEADER, &[0; 7]).finish();
+        let verdict = Attributes::new().bytes(VERDICT_HEADER, &[0; 8]);
+        assert_eq!(parse_packet(Answer::new(&message(VERDICT, 0, 1, verdict))), None);
+        let packet = Attributes::new().bytes(PACKET_HEADER, &[0; 7]);
+        let packet = message(PACKET, 0, 1, packet);
         for length in 0..packet.len() - 1 {
-            assert_eq!(parse_packet(&packet[..length]), None);
+            assert_eq!(parse_packet(Answer::new(&packet[..length])), None);
         }
     }
 }
