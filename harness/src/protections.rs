@@ -42,6 +42,7 @@ fn judge(cell: &Protection, verdict: Verdict, reason: &str, analysis: &Analysis)
         sizes.and_then(Distribution::read)
     };
     let window = cell.window.as_deref().and_then(sizes);
+    let longest_s = window.as_ref().map_or(0.0, |window| window.max_ns as f64 / 1e9);
     let window = window.map_or_else(String::new, |window| window.in_words());
     let violations = details["violations"].as_object();
     let otherwise: Vec<&String> = violations
@@ -59,6 +60,10 @@ fn judge(cell: &Protection, verdict: Verdict, reason: &str, analysis: &Analysis)
     let alone = cell.takeover && details["counts"]["epochs_served"].as_u64() < Some(2);
     let (outcome, told) = if let [name, ..] = otherwise[..] {
         (Outcome::Otherwise, format!("{} {name}", found(name)))
+    } else if let Some(most) = cell.window_under_s.filter(|most| longest_s > *most as f64) {
+        (Outcome::Otherwise, format!("for longer than {most} s"))
+    } else if let Some(least) = cell.window_over_s.filter(|least| longest_s < *least as f64) {
+        (Outcome::Untested, format!("for less than {least} s"))
     } else if !broken.is_empty() {
         (Outcome::Broke, broken.join(", "))
     } else if verdict == Verdict::Invalid || analysis.verdict == Verdict::Invalid {
@@ -81,8 +86,12 @@ mod tests {
     use super::*;
 
     fn finding(verdict: Verdict, details: serde_json::Value) -> Finding {
+        finding_of("volume-token-pause", verdict, details)
+    }
+
+    fn finding_of(name: &str, verdict: Verdict, details: serde_json::Value) -> Finding {
         let cells = protections();
-        let cell = cells.iter().find(|cell| cell.name == "volume-token-pause").unwrap();
+        let cell = cells.iter().find(|cell| cell.name == name).unwrap();
         let analysis = Analysis::from_findings("fencing", "", Vec::new(), Vec::new());
         judge(cell, verdict, "why", &Analysis { verdict, details, ..analysis })
     }
@@ -106,5 +115,25 @@ mod tests {
         assert_eq!(otherwise.outcome, Outcome::Otherwise);
         let crash = finding(Verdict::Invalid, json!({ "counts": two }));
         assert_eq!((crash.outcome, &*crash.told), (Outcome::Otherwise, "why"));
+    }
+
+    /// A window that has to be short must not be long, and the other way round.
+    #[test]
+    fn windows_are_bounded() {
+        let lost = |seconds: i64| {
+            let ns = seconds * 1_000_000_000;
+            let sizes = json!({ "count": 1, "min_ns": ns, "p50_ns": ns, "p99_ns": ns, "max_ns": ns,
+                "curve_ns": [ns] });
+            json!({ "counts": { "epochs_served": 2 },
+                "measures": { "lost_acknowledgements_window": sizes },
+                "violations": { "lost-acked-write": { "count": 9 } } })
+        };
+        for (cell, short, long) in [
+            ("redis-partition", Outcome::Untested, Outcome::Broke),
+            ("redis-partition-min-replicas", Outcome::Broke, Outcome::Otherwise),
+        ] {
+            assert_eq!(finding_of(cell, Verdict::Invalid, lost(1)).outcome, short, "{cell}");
+            assert_eq!(finding_of(cell, Verdict::Invalid, lost(9)).outcome, long, "{cell}");
+        }
     }
 }

@@ -443,7 +443,7 @@ fn orphaned(bench: &Bench, name: &str, moments: &[u64]) -> Duration {
     let mut slowest = Duration::ZERO;
     for moment in moments {
         let faults = "partition,reject,flap,kill,restart,pause,freeze,slow,clock,packets,power-cut,\
-                      disk-full,disk-error,slow-disk,corrupt:flip=*.wal";
+                      disk-full,disk-error,slow-disk,corrupt:flip=*.wal,wipe,memory,cpu";
         let mut run = bench
             .deposed(&format!(
                 "lab exec --name {name} -- {binary} run etcd --time 60s --faults {faults}"
