@@ -22,16 +22,17 @@ use crate::agents::Agents;
 use crate::claims::Claims;
 use crate::fanout::{all, on_each};
 use crate::findings::Findings;
-use crate::mistake::{Mistake, closest, suggest};
+use crate::mistake::{Mistake, suggest};
 use crate::processes::{self, Prey, of_agent};
 use crate::target::Target;
 use crate::wall::{self, Told};
+use crate::words::{self, Unknown, Word, with_targets};
 
 /// Its name, as histories have it.
 const FAULT: &str = "clock";
 
 /// What `clock:` may be followed by, beside a target.
-const MOTIONS: [(&str, &str); 4] = [
+const MOTIONS: [Word; 4] = [
     ("jump", "set once, at random or as in jump=-600s"),
     ("strobe", "there and back again and again: strobe=200ms"),
     ("drift", "too fast or too slow: drift=-500ppm"),
@@ -169,15 +170,7 @@ impl Motions {
 
 impl Clock {
     /// Words for help and completions.
-    pub(crate) const WORDS: [(&str, &str); 9] = {
-        let mut words = [("", ""); 9];
-        let mut at = 0;
-        while at < words.len() {
-            words[at] = if at < 4 { MOTIONS[at] } else { Target::WORDS[at - 4] };
-            at += 1;
-        }
-        words
-    };
+    pub(crate) const WORDS: [Word; 9] = with_targets(&MOTIONS);
 
     /// Reads `MOTION`, `TARGET` or `MOTION:TARGET`.
     pub(crate) fn parse(
@@ -186,33 +179,10 @@ impl Clock {
         claims: &Claims,
         agents: &Agents,
     ) -> Result<Self, Mistake> {
-        let (mut wanted, mut rest) = (Wanted::default(), text);
-        if let Some(text) = text {
-            let (first, after) = match text.split_once(':') {
-                Some((first, after)) => (first, Some(after)),
-                None => (text, None),
-            };
-            match Wanted::parse(first) {
-                Some(read) => (wanted, rest) = (read?, after),
-                None if after.is_some() => {
-                    let hint = suggest(first, MOTIONS.map(|(word, _)| word));
-                    return Err(Mistake::new(first, format!("no such motion; {hint}")));
-                }
-                None => {}
-            }
-        }
-        let target =
-            rest.map(|word| Target::parse(word, nodes)).transpose().map_err(|mistake| {
-                // A lone word may have been meant for either.
-                let motions = MOTIONS.map(|(word, _)| word);
-                match closest(&mistake.at, motions) {
-                    Some(motion) if text == rest => Mistake::new(
-                        &mistake.at,
-                        format!("no such motion; did you mean `{motion}`?"),
-                    ),
-                    _ => mistake,
-                }
-            })?;
+        let unknown = Unknown { problem: "no such motion", known: &MOTIONS };
+        let (wanted, target) =
+            words::read(text, &unknown, Wanted::parse, |word| Target::parse(word, nodes))?;
+        let wanted = wanted.unwrap_or_default();
         Ok(Self {
             wanted,
             target,

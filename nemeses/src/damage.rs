@@ -25,13 +25,14 @@ use crate::disk_trouble::can_be_stopped;
 use crate::fanout::{all, on_each};
 use crate::findings::{Findings, healed};
 use crate::kill::{start_all, start_undone};
-use crate::mistake::{Mistake, suggest};
+use crate::mistake::Mistake;
 use crate::power_cut::says_where_its_data_is;
 use crate::processes;
 use crate::target::{Target, minority, node_names};
+use crate::words::{self, Unknown, Word, with_targets};
 
 /// What `corrupt:` may be followed by, beside a target.
-const MANNERS: [(&str, &str); 2] = [
+const MANNERS: [Word; 2] = [
     ("flip", "a bit of a file is flipped, any or as in flip=*.wal"),
     ("truncate", "the end of a file is cut off, any or as in truncate=*.db"),
 ];
@@ -81,15 +82,7 @@ fn parse_harm(text: &str) -> Option<Harm> {
 
 impl Damage {
     /// Words of `corrupt` for help and completions.
-    pub(crate) const CORRUPT_WORDS: [(&str, &str); 7] = {
-        let mut words = [("", ""); 7];
-        let mut at = 0;
-        while at < words.len() {
-            words[at] = if at < 2 { MANNERS[at] } else { Target::WORDS[at - 2] };
-            at += 1;
-        }
-        words
-    };
+    pub(crate) const CORRUPT_WORDS: [Word; 7] = with_targets(&MANNERS);
 
     /// Words of `wipe`.
     pub(crate) const WIPE_WORDS: [(&str, &str); 2] = [Target::WORDS[0], Target::WORDS[1]];
@@ -102,22 +95,19 @@ impl Damage {
         claims: &Claims,
         agents: &Agents,
     ) -> Result<Self, Mistake> {
-        let (mut wanted, mut rest) = (wanted, text);
-        if let (Some(text), Wanted::Corrupt(_)) = (text, &wanted) {
-            let (first, after) = match text.split_once(':') {
-                Some((first, after)) => (first, Some(after)),
-                None => (text, None),
-            };
-            match parse_harm(first) {
-                Some(harm) => (wanted, rest) = (Wanted::Corrupt(Some(harm)), after),
-                None if after.is_some() || first.contains('=') => {
-                    let hint = suggest(first, MANNERS.map(|(word, _)| word));
-                    return Err(Mistake::new(first, format!("no such corruption; {hint}")));
-                }
-                None => {}
+        let target = |word: &str| Target::parse(word, nodes);
+        let (wanted, target) = match wanted {
+            Wanted::Corrupt(_) => {
+                let unknown = Unknown { problem: "no such corruption", known: &MANNERS };
+                let harm = |word: &str| match parse_harm(word) {
+                    None if word.contains('=') => Some(Err(unknown.own(word))),
+                    harm => harm.map(Ok),
+                };
+                let (harm, target) = words::read(text, &unknown, harm, target)?;
+                (Wanted::Corrupt(harm), target)
             }
-        }
-        let target = rest.map(|word| Target::parse(word, nodes)).transpose()?;
+            Wanted::Wipe => (Wanted::Wipe, text.map(target).transpose()?),
+        };
         if wanted == Wanted::Wipe {
             let most = minority(nodes.len());
             let fits = match &target {
@@ -127,7 +117,7 @@ impl Damage {
             };
             if !fits {
                 return Err(Mistake::new(
-                    rest.unwrap_or("wipe"),
+                    text.unwrap_or("wipe"),
                     format!(
                         "a majority has to keep its data: of {} nodes at most {most} can be wiped",
                         nodes.len()

@@ -23,17 +23,19 @@ use crate::claims::Claims;
 use crate::fanout::{all, on_each};
 use crate::findings::{Findings, healed};
 use crate::kill::{start_all, start_undone};
-use crate::mistake::{Mistake, closest, suggest};
+use crate::mistake::Mistake;
 use crate::power_cut::says_where_its_data_is;
 use crate::processes;
 use crate::target::{Target, node_names};
+use crate::words::{self, Unknown, Word, with_targets};
 
-/// What can fail, and what that means.
-const USES: [(&str, Use, &str); 3] = [
-    ("read", Use::Read, "what is read fails; uses are joined by +"),
-    ("write", Use::Write, "what is written fails"),
-    ("fsync", Use::Fsync, "syncs fail, and leave unsynced what they should have synced"),
+/// What can fail, and what that means, in the order of [`USE`].
+const USES: [Word; 3] = [
+    ("read", "what is read fails; uses are joined by +"),
+    ("write", "what is written fails"),
+    ("fsync", "syncs fail, and leave unsynced what they should have synced"),
 ];
+const USE: [Use; 3] = [Use::Read, Use::Write, Use::Fsync];
 
 /// How long a sync may be made to take, in milliseconds; where nobody says, evenly on a logarithmic scale.
 const FSYNC_MS: std::ops::RangeInclusive<u64> = 1..=60_000;
@@ -71,41 +73,28 @@ impl Chosen {
 }
 
 fn parse_uses(text: &str) -> Option<Vec<Use>> {
-    let named = |word| USES.iter().find(|(name, ..)| *name == word).map(|(_, wrong, _)| *wrong);
+    let named = |word| USES.iter().position(|(name, _)| *name == word).map(|at| USE[at]);
     text.split('+').map(named).collect()
 }
 
-/// `200ms`, `1.5s`.
-fn parse_ms(text: &str) -> Option<u64> {
+/// Reads `200ms` or `1.5s`, in milliseconds; `None` if it is no time.
+fn parse_fsync(text: &str) -> Option<Result<u64, Mistake>> {
     let (number, factor) = [("ms", 1.0), ("s", 1e3)]
         .iter()
         .find_map(|(unit, factor)| Some((text.strip_suffix(unit)?, factor)))?;
     let ms = (number.parse::<f64>().ok()? * factor).round();
-    (ms >= 0.0).then_some(ms as u64)
+    Some(match FSYNC_MS.contains(&(ms as u64)) {
+        true => Ok(ms as u64),
+        false => Err(Mistake::new(text, "how long? between 1ms and 60s")),
+    })
 }
 
 impl DiskTrouble {
     /// Words of `disk-error` for help and completions.
-    pub(crate) const ERROR_WORDS: [(&str, &str); 8] = {
-        let mut words = [("", ""); 8];
-        let mut at = 0;
-        while at < words.len() {
-            words[at] = if at < 3 { (USES[at].0, USES[at].2) } else { Target::WORDS[at - 3] };
-            at += 1;
-        }
-        words
-    };
+    pub(crate) const ERROR_WORDS: [Word; 8] = with_targets(&USES);
 
     /// Words of `slow-disk`.
-    pub(crate) const SLOW_WORDS: [(&str, &str); 6] = {
-        let mut words = [("500ms", "how long each sync takes"); 6];
-        let mut at = 1;
-        while at < words.len() {
-            words[at] = Target::WORDS[at - 1];
-            at += 1;
-        }
-        words
-    };
+    pub(crate) const SLOW_WORDS: [Word; 6] = with_targets(&[("500ms", "how long each sync takes")]);
 
     /// Reads what may follow `disk-error:`, as in `write+fsync:one`, or `slow-disk:`, as in `500ms:one`.
     pub(crate) fn parse(
@@ -115,42 +104,18 @@ impl DiskTrouble {
         claims: &Claims,
         agents: &Agents,
     ) -> Result<Self, Mistake> {
-        let (mut wanted, mut rest) = (wanted, text);
-        if let Some(text) = text {
-            let (first, after) = match text.split_once(':') {
-                Some((first, after)) => (first, Some(after)),
-                None => (text, None),
-            };
-            let read = match wanted {
-                Wanted::Errors(_) => parse_uses(first).map(Wanted::Errors),
-                Wanted::Slow(_) => parse_ms(first).map(|ms| Wanted::Slow(Some(ms))),
-            };
-            match read {
-                Some(Wanted::Slow(Some(ms))) if !FSYNC_MS.contains(&ms) => {
-                    let problem = "how long? between 1ms and 60s";
-                    return Err(Mistake::new(first, problem));
-                }
-                Some(read) => (wanted, rest) = (read, after),
-                None if after.is_some() => {
-                    let hint = match wanted {
-                        Wanted::Errors(_) => suggest(first, USES.map(|(name, ..)| name)),
-                        Wanted::Slow(_) => "how long a sync takes looks like 500ms".into(),
-                    };
-                    return Err(Mistake::new(first, format!("it is not known; {hint}")));
-                }
-                None => {}
+        let unknown = match wanted {
+            Wanted::Errors(_) => Unknown { problem: "it is not known", known: &USES },
+            Wanted::Slow(_) => {
+                Unknown { problem: "how long a sync takes looks like 500ms", known: &[] }
             }
-        }
-        let target = rest.map(|word| Target::parse(word, nodes)).transpose();
-        let target = target.map_err(|mistake| {
-            match (&wanted, closest(&mistake.at, USES.map(|(name, ..)| name))) {
-                // A lone word may have been meant for either.
-                (Wanted::Errors(_), Some(near)) if text == rest => {
-                    Mistake::new(&mistake.at, format!("it is not known; did you mean `{near}`?"))
-                }
-                _ => mistake,
-            }
-        })?;
+        };
+        let own = |word: &str| match wanted {
+            Wanted::Errors(_) => parse_uses(word).map(|uses| Ok(Wanted::Errors(uses))),
+            Wanted::Slow(_) => parse_fsync(word).map(|ms| Ok(Wanted::Slow(Some(ms?)))),
+        };
+        let (said, target) = words::read(text, &unknown, own, |word| Target::parse(word, nodes))?;
+        let wanted = said.unwrap_or(wanted);
         Ok(Self { wanted, target, claims: claims.clone(), agents: agents.clone() })
     }
 
@@ -232,10 +197,11 @@ impl Found {
 
     /// What speaks against the trouble that was asked for.
     fn doubts(&self, chosen: &Chosen) -> Vec<String> {
-        let expected = USES.iter().filter(|(_, wrong, _)| chosen.fail.contains(wrong));
-        let works = expected.filter(|(name, ..)| !self.failed.iter().any(|failed| failed == name));
+        let uses = USE.iter().zip(USES.map(|(name, _)| name));
+        let expected = uses.filter(|(wrong, _)| chosen.fail.contains(wrong));
+        let works = expected.filter(|(_, name)| !self.failed.iter().any(|failed| failed == name));
         let mut doubts: Vec<String> =
-            works.map(|(name, ..)| format!("{name} works for the node's own tools")).collect();
+            works.map(|(_, name)| format!("{name} works for the node's own tools")).collect();
         if self.sync_ms < chosen.fsync_ms {
             doubts.push(format!("a sync takes {} ms only", self.sync_ms));
         }
@@ -438,7 +404,7 @@ mod tests {
             draws(Wanted::Slow(None)).iter().all(|chosen| (49..2000).contains(&chosen.fsync_ms))
         );
         let drawn = draws(Wanted::Errors(Vec::new()));
-        for (_, wrong, _) in USES {
+        for wrong in USE {
             assert!(drawn.iter().any(|chosen| chosen.fail == [wrong]));
         }
     }

@@ -31,6 +31,7 @@ mod spec;
 mod supervisor;
 mod target;
 mod wall;
+mod words;
 
 pub use agents::Agents;
 pub use claims::Claims;

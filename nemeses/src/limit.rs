@@ -22,6 +22,7 @@ use crate::kill::start_undone;
 use crate::mistake::Mistake;
 use crate::processes::{self, Prey};
 use crate::target::{Target, node_names};
+use crate::words::{self, Unknown, Word, with_targets};
 
 /// The share of a processor that is left unless the user says otherwise, in percent.
 const CPU_PERCENT: u64 = 5;
@@ -74,24 +75,14 @@ impl Resource {
     }
 }
 
-const fn words(first: (&'static str, &'static str)) -> [(&'static str, &'static str); 6] {
-    let mut words = [first; 6];
-    let mut at = 1;
-    while at < words.len() {
-        words[at] = Target::WORDS[at - 1];
-        at += 1;
-    }
-    words
-}
-
 impl Limit {
     /// Words of `memory` for help and completions.
-    pub(crate) const MEMORY_WORDS: [(&str, &str); 6] =
-        words(("64M", "how much it may have; else half of what it used"));
+    pub(crate) const MEMORY_WORDS: [Word; 6] =
+        with_targets(&[("64M", "how much it may have; else half of what it used")]);
 
     /// Words of `cpu`.
-    pub(crate) const CPU_WORDS: [(&str, &str); 6] =
-        words(("5%", "how much of a processor it gets"));
+    pub(crate) const CPU_WORDS: [Word; 6] =
+        with_targets(&[("5%", "how much of a processor it gets")]);
 
     /// Reads `64M`, `5%:one` or `one`.
     pub(crate) fn parse(
@@ -101,30 +92,21 @@ impl Limit {
         claims: &Claims,
         agents: &Agents,
     ) -> Result<Self, Mistake> {
-        let mut quota = match resource {
+        let problem = match resource {
+            Resource::Memory => "how much is left looks like 64M",
+            Resource::Cpu => "how much is left looks like 5%",
+        };
+        let unknown = Unknown { problem, known: &[] };
+        let (quota, target) = words::read(
+            text,
+            &unknown,
+            |word| resource.parse(word),
+            |word| Target::parse(word, nodes),
+        )?;
+        let quota = quota.unwrap_or(match resource {
             Resource::Memory => Quota::Memory { bytes: None },
             Resource::Cpu => Quota::Cpu { percent: CPU_PERCENT },
-        };
-        let mut rest = text;
-        if let Some(text) = text {
-            let (first, after) = match text.split_once(':') {
-                Some((first, after)) => (first, Some(after)),
-                None => (text, None),
-            };
-            match resource.parse(first) {
-                Some(read) => (quota, rest) = (read?, after),
-                None if after.is_some() => {
-                    let example = match resource {
-                        Resource::Memory => "64M",
-                        Resource::Cpu => "5%",
-                    };
-                    let problem = format!("how much is left looks like {example}");
-                    return Err(Mistake::new(first, problem));
-                }
-                None => {}
-            }
-        }
-        let target = rest.map(|word| Target::parse(word, nodes)).transpose()?;
+        });
         Ok(Self { quota, target, claims: claims.clone(), agents: agents.clone() })
     }
 

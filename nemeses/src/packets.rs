@@ -22,12 +22,13 @@ use crate::agents::Agents;
 use crate::fanout::{all, on_each};
 use crate::findings::Findings;
 use crate::firewall::{self, NodeFacts};
-use crate::mistake::{Mistake, closest, suggest};
+use crate::mistake::{Mistake, suggest};
 use crate::partition::own_addrs;
 use crate::target::{Target, node_names, primaries};
+use crate::words::{self, Unknown, Word, with_targets};
 
 /// What may be done to packets, and what follows `=`.
-const MISCHIEF: [(&str, &str); 7] = [
+const MISCHIEF: [Word; 7] = [
     ("loss", "some are lost: loss=10%"),
     ("delay", "they take longer: delay=50ms"),
     ("jitter", "their delay varies: delay=50ms+jitter=20ms"),
@@ -172,15 +173,7 @@ impl Links {
 
 impl Packets {
     /// Words for help and completions.
-    pub(crate) const WORDS: [(&str, &str); 12] = {
-        let mut words = [("", ""); 12];
-        let mut at = 0;
-        while at < words.len() {
-            words[at] = if at < 7 { MISCHIEF[at] } else { Target::WORDS[at - 7] };
-            at += 1;
-        }
-        words
-    };
+    pub(crate) const WORDS: [Word; 12] = with_targets(&MISCHIEF);
 
     /// Reads `MISCHIEF`, `TARGET` or `MISCHIEF:TARGET`.
     pub(crate) fn parse(
@@ -191,31 +184,9 @@ impl Packets {
         if nodes.len() < 2 {
             return Err(Mistake::new("packets", "it takes 2 nodes or more"));
         }
-        let (mut shape, mut rest) = (None, text);
-        if let Some(text) = text {
-            let (first, after) = match text.split_once(':') {
-                Some((first, after)) => (first, Some(after)),
-                None => (text, None),
-            };
-            match parse_shape(first) {
-                Some(read) => (shape, rest) = (Some(read?), after),
-                None if after.is_some() => {
-                    let hint = suggest(first, MISCHIEF.map(|(word, _)| word));
-                    return Err(Mistake::new(first, format!("no such mischief; {hint}")));
-                }
-                None => {}
-            }
-        }
-        let target =
-            rest.map(|word| Links::parse(word, nodes)).transpose().map_err(
-                |mistake| match closest(&mistake.at, MISCHIEF.map(|(word, _)| word)) {
-                    Some(word) if text == rest => Mistake::new(
-                        &mistake.at,
-                        format!("no such mischief; did you mean `{word}`?"),
-                    ),
-                    _ => mistake,
-                },
-            )?;
+        let unknown = Unknown { problem: "no such mischief", known: &MISCHIEF };
+        let (shape, target) =
+            words::read(text, &unknown, parse_shape, |word| Links::parse(word, nodes))?;
         let (facts, addrs) = (BTreeMap::new(), BTreeMap::new());
         Ok(Self { shape, target, agents: agents.clone(), facts, addrs })
     }

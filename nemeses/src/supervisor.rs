@@ -17,12 +17,13 @@ use crate::claims::Claims;
 use crate::disk_trouble::can_be_stopped;
 use crate::findings::{Findings, healed};
 use crate::kill::start_undone;
-use crate::mistake::{Mistake, suggest};
+use crate::mistake::Mistake;
 use crate::processes::{self, Look, Prey, Standstill};
 use crate::target::Target;
+use crate::words::{self, Unknown, Word, with_targets};
 
 /// What `supervisor:` may be followed by, beside a target.
-const BLOWS: [(&str, &str); 2] = [("kill", "it is killed"), ("stop", "it is stopped")];
+const BLOWS: [Word; 2] = [("kill", "it is killed"), ("stop", "it is stopped")];
 
 /// Hits the store's supervisor.
 pub(crate) struct Supervisor {
@@ -52,15 +53,7 @@ fn split(choice: &Choice) -> Result<BTreeMap<String, (Process, Vec<Process>)>, F
 
 impl Supervisor {
     /// Words for help and completions.
-    pub(crate) const WORDS: [(&str, &str); 7] = {
-        let mut words = [("", ""); 7];
-        let mut at = 0;
-        while at < words.len() {
-            words[at] = if at < 2 { BLOWS[at] } else { Target::WORDS[at - 2] };
-            at += 1;
-        }
-        words
-    };
+    pub(crate) const WORDS: [Word; 7] = with_targets(&BLOWS);
 
     /// Reads `kill`, `stop:one` or `one`.
     pub(crate) fn parse(
@@ -69,22 +62,13 @@ impl Supervisor {
         claims: &Claims,
         agents: &Agents,
     ) -> Result<Self, Mistake> {
-        let (mut blow, mut rest) = (None, text);
-        if let Some(text) = text {
-            let (first, after) = match text.split_once(':') {
-                Some((first, after)) => (first, Some(after)),
-                None => (text, None),
-            };
-            match parse_blow(first) {
-                Some(read) => (blow, rest) = (Some(read), after),
-                None if after.is_some() => {
-                    let hint = suggest(first, BLOWS.map(|(word, _)| word));
-                    return Err(Mistake::new(first, format!("it is not known; {hint}")));
-                }
-                None => {}
-            }
-        }
-        let target = rest.map(|word| Target::parse(word, nodes)).transpose()?;
+        let unknown = Unknown { problem: "it is not known", known: &BLOWS };
+        let (blow, target) = words::read(
+            text,
+            &unknown,
+            |word| parse_blow(word).map(Ok),
+            |word| Target::parse(word, nodes),
+        )?;
         Ok(Self { blow, target, claims: claims.clone(), agents: agents.clone() })
     }
 }
