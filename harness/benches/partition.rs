@@ -47,7 +47,7 @@ struct Probe {
 impl Probe {
     fn start(lab: &Lab) -> Self {
         let sockets: Vec<UdpSocket> = lab.nodes().iter().map(|node| socket(node.pid())).collect();
-        let addrs: Vec<Ipv4Addr> = lab.nodes().iter().map(deposed_lab::Node::v4).collect();
+        let addrs: Vec<Ipv4Addr> = lab.nodes().iter().map(deposed_lab::LabNode::v4).collect();
         let (last, over) = (Arc::<Mutex<LastPassed>>::default(), Arc::<AtomicBool>::default());
         let (passed, stop) = (Arc::clone(&last), Arc::clone(&over));
         let start = Instant::now();
@@ -132,7 +132,7 @@ struct Took {
 
 /// Cuts so often.
 async fn cut(lab: &Lab, probe: &Probe, cuts: u64) -> Took {
-    let specs = lab.nodes().iter().map(|node| NodeSpec {
+    let specs = lab.nodes().into_iter().map(|node| NodeSpec {
         keys: vec![lab.key()],
         known_hosts: vec![lab.known_hosts()],
         ..NodeSpec::new(node.name(), node.v4().into())

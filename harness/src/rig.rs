@@ -6,11 +6,13 @@ use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
 
-use deposed_core::{Cluster, Command, Remote, RemoteError, System, SystemError};
+use deposed_core::{
+    Cluster, Command, Remote, RemoteError, System, SystemError, Warden, WardenError,
+};
 use futures_util::future::join_all;
 
 use crate::inventory::{HostKeyPolicy, NodeSpec};
-use crate::remote::SshRemote;
+use crate::remote::{LabWarden, SshRemote};
 
 /// How long a node may take to tell of itself.
 const DESCRIBE_LIMIT: Duration = Duration::from_secs(10);
@@ -73,6 +75,16 @@ pub async fn connect(nodes: &[NodeSpec]) -> Result<(Cluster, Vec<String>), Failu
     let unchecked = unchecked.collect();
     let remotes = remotes.into_iter().map(|remote| Arc::new(remote) as Arc<dyn Remote>);
     Ok((Cluster::new(remotes.collect()), unchecked))
+}
+
+/// Lets every machine go on that is held from outside, and boots those that are off: a node has to run before
+/// it can be connected to.
+///
+/// # Errors
+/// With the failures of all machines that could not be released.
+pub async fn release_machines(nodes: &[NodeSpec]) -> Result<(), Failures<WardenError>> {
+    let wardens: Vec<LabWarden> = nodes.iter().filter_map(LabWarden::of).collect();
+    sort(join_all(wardens.iter().map(Warden::release)).await).map(drop)
 }
 
 /// Where a node notes which run is using it, and until when by its own uptime.

@@ -10,6 +10,7 @@ mod lane;
 mod nemesis;
 mod remote;
 mod system;
+mod warden;
 
 pub use client::{Client, ClientError, ClientFactory, Invocation};
 pub use cluster::{Cluster, Node};
@@ -21,3 +22,4 @@ pub use system::{
     Db, LogFile, NodeClock, OpSet, Primaries, Process, ProcessControl, Records, System,
     SystemError, WrongTime,
 };
+pub use warden::{Hold, Loss, Machine, Warden, WardenError};

@@ -7,7 +7,7 @@ use async_trait::async_trait;
 pub use deposed_history::Effect;
 use serde::{Deserialize, Serialize};
 
-use crate::{Cluster, RemoteError, System, SystemError};
+use crate::{Cluster, RemoteError, System, SystemError, WardenError};
 
 /// What was seen of a fault or of its healing.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -50,6 +50,9 @@ pub enum FaultError {
     /// The system could not be asked or started.
     #[error(transparent)]
     System(#[from] SystemError),
+    /// A machine could not be held, or not be looked at.
+    #[error(transparent)]
+    Warden(#[from] WardenError),
     /// There is nothing to hit just now; says what was looked for.
     #[error("nothing to hit: {0}")]
     Nothing(String),

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 
-use crate::Node;
+use crate::{Node, Warden};
 
 /// One shell command for a node, with everything that decides how it may be run.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -171,6 +171,11 @@ pub trait Conversation: Send + Sync {
 pub trait Remote: Send + Sync {
     /// The node.
     fn node(&self) -> &Node;
+
+    /// Who holds its machine from outside, where somebody does: enables faults of the whole machine.
+    fn warden(&self) -> Option<&dyn Warden> {
+        None
+    }
 
     /// Runs a command to its end, whatever its exit status.
     async fn exec(&self, command: Command) -> Result<Output, RemoteError>;

@@ -48,7 +48,14 @@ pub struct DetachedLab {
 struct DetachedNode {
     name: String,
     v4: Ipv4Addr,
-    init: Process,
+    /// `None` if it had no power when this was written.
+    init: Option<Process>,
+}
+
+impl DetachedNode {
+    fn is_up(&self) -> bool {
+        self.init.as_ref().is_some_and(Process::alive)
+    }
 }
 
 /// How a detached lab is doing.
@@ -58,7 +65,7 @@ pub enum Health {
     Up,
     /// It is being brought up.
     Starting,
-    /// Its hub is there, but some node has died.
+    /// Its hub is there, but some node has died, or has no power just now.
     Degraded,
     /// Its hub is gone: `down` clears what is left.
     Crashed,
@@ -71,7 +78,7 @@ impl DetachedLab {
             Health::Crashed
         } else if self.nodes.is_empty() {
             Health::Starting
-        } else if self.nodes.iter().all(|node| node.init.alive()) {
+        } else if self.nodes.iter().all(DetachedNode::is_up) {
             Health::Up
         } else {
             Health::Degraded
@@ -80,7 +87,10 @@ impl DetachedLab {
 
     /// Its nodes: name, address, process number of its init, and whether that lives.
     pub fn nodes(&self) -> impl Iterator<Item = (&str, Ipv4Addr, i32, bool)> {
-        self.nodes.iter().map(|node| (&*node.name, node.v4, node.init.pid, node.init.alive()))
+        self.nodes.iter().map(|node| {
+            let pid = node.init.as_ref().map_or(0, |init| init.pid);
+            (&*node.name, node.v4, pid, node.is_up())
+        })
     }
 
     /// The inventory: what `--nodes-file` takes.

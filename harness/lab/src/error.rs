@@ -125,6 +125,10 @@ pub enum LabError {
     #[error("{0}")]
     Hub(String),
 
+    /// A machine could not be held or released.
+    #[error("{0}")]
+    Warden(String),
+
     /// Packages could not be installed.
     #[error(transparent)]
     Packages(#[from] PackagesError),

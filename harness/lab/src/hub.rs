@@ -10,7 +10,7 @@ use nix::sched::{CloneFlags, setns, unshare};
 use crate::error::LabError;
 
 /// Where a process in a hub keeps what ends with it: every such process sees its own directory here.
-const PRIVATE_DIRECTORY: &str = "/run/deposed/private";
+pub(crate) const PRIVATE_DIRECTORY: &str = "/run/deposed/private";
 
 /// A private network namespace, with no link to the outside, that this process has entered.
 ///

@@ -32,7 +32,7 @@ use crate::{capabilities, hub, ip, root};
 const SSHD_RESTART_PAUSE: Duration = Duration::from_millis(100);
 
 /// What a node is to be.
-#[derive(Debug, Serialize, Deserialize)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) struct Boot {
     /// Which node, 1-based.
     pub(crate) index: u8,
@@ -56,6 +56,8 @@ pub(crate) struct Boot {
     pub(crate) sshd_config: String,
     /// Logins beside root's.
     pub(crate) logins: Vec<Login>,
+    /// A script that is run at the end of the boot: a store that lost its power is started again.
+    pub(crate) start: Option<String>,
 }
 
 /// What init tells the controller.
@@ -106,6 +108,16 @@ fn boot() -> Result<u32, LabError> {
     capabilities::drop_dangerous()?;
     let sshd = start_sshd()?;
     report(&Report::Booted);
+    if let Some(script) = &boot.start {
+        // Its end, whatever that is, is seen where all orphans are reaped; what it says is in the node's log.
+        let start = Command::new("/bin/sh")
+            .args(["-c", script])
+            .stdin(Stdio::null())
+            .stdout(io::stderr())
+            .spawn();
+        start
+            .map_err(|error| LabError::path("start what is to be started by", "/bin/sh", error))?;
+    }
     Ok(sshd)
 }
 
@@ -186,17 +198,21 @@ fn without_passwords(accounts: &str) -> String {
 
 fn add_login(login: &Login) -> Result<(), LabError> {
     let name = &login.name;
-    run(
-        Command::new("useradd").args([
-            "--create-home",
-            "--shell",
-            "/bin/sh",
-            "--password",
-            "*",
-            name,
-        ]),
-        "",
-    )?;
+    // An earlier boot may have added it.
+    let accounts = fs::read_to_string("/etc/passwd").unwrap_or_default();
+    if !accounts.lines().any(|account| account.split(':').next() == Some(name)) {
+        run(
+            Command::new("useradd").args([
+                "--create-home",
+                "--shell",
+                "/bin/sh",
+                "--password",
+                "*",
+                name,
+            ]),
+            "",
+        )?;
+    }
     if let Some(password) = &login.password {
         run(
             Command::new("chpasswd").args(["--crypt-method", "SHA512"]),

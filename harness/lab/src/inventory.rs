@@ -18,6 +18,8 @@ pub(crate) struct Inventory {
     pub(crate) key: PathBuf,
     /// Known hosts file; it lists every node under all its names.
     pub(crate) known_hosts: PathBuf,
+    /// The socket of who holds the nodes' machines.
+    pub(crate) warden: PathBuf,
     /// The nodes, in order.
     pub(crate) nodes: Vec<InventoryNode>,
 }

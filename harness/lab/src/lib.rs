@@ -12,9 +12,13 @@
 //!                    └─ …
 //! ```
 //!
+//! A node runs on a *machine*, which stays when the node does not: its disks are the machine's, and a [`warden`]
+//! can freeze the whole node, or cut the machine's power and boot it again.
+//!
 //! An *ephemeral* lab belongs to the process that made it and is gone within a second of that process, however
 //! it ends: every node's init dies with its parent (parent-death signal, and end-of-file on a pipe as a second
-//! guard), and links, mounts, loop devices and unlinked images go with the last process that held them. A
+//! guard), and links, mounts, loop devices and unlinked images go with the last process that held them. What the
+//! kernel does not take away by itself, control groups, is left to a process that outlives the lab. A
 //! [detached] lab is the same thing owned by a process in the background, plus a state file by which it is found.
 //!
 //! The program that uses this crate re-executes itself for its parts: call [`play_role`] first thing in `main`.
@@ -29,8 +33,11 @@ compile_error!(
 );
 
 mod address;
+mod cable;
 pub mod capabilities;
+mod control_group;
 pub mod detached;
+mod disks;
 mod error;
 mod hub;
 mod image;
@@ -40,18 +47,24 @@ mod ip;
 mod keys;
 mod lab;
 mod loop_device;
+mod machine;
 mod node;
 pub mod packages;
+mod power_loss;
 mod process;
+mod process_space;
 mod role;
 mod root;
 mod spec;
 mod sshd;
+mod sweeper;
+pub mod warden;
 
 pub use address::{CONTROLLER_V4, CONTROLLER_V6, MAX_NODES, node_v4, node_v6};
 pub use error::{LabError, chain};
 pub use hub::Hub;
-pub use lab::Lab;
-pub use node::Node;
+pub use lab::{Lab, LabNode};
+pub use machine::{Hold, View};
+pub use power_loss::Loss;
 pub use role::play_role;
 pub use spec::{DATA_DEVICE, DATA_DIR, LabSpec, Login, Sudo};

@@ -1,8 +1,8 @@
-//! A node as its controller sees it: an init to talk to, and a thread that is its parent.
+//! A node for one boot, as its machine sees it: an init to talk to, and a thread that is its parent.
 
 use std::fs::File;
 use std::io::{BufRead, BufReader, Write};
-use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, TcpStream};
+use std::net::{SocketAddr, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, Command, Stdio};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
@@ -12,13 +12,13 @@ use std::time::{Duration, Instant};
 
 use nix::sched::CloneFlags;
 
-use crate::address::{node_name, node_v4, node_v6};
+use crate::address::{node_name, node_v4};
+use crate::control_group;
 use crate::error::LabError;
 use crate::hub::isolate;
-use crate::image::{Journal, make_disk};
 use crate::init::{Boot, Report};
+use crate::process::Process;
 use crate::role;
-use crate::spec::LabSpec;
 
 /// How long a node may take to boot, and its sshd to answer.
 pub(crate) const BOOT_LIMIT: Duration = Duration::from_secs(20);
@@ -37,7 +37,7 @@ const LOG_TAIL_BYTES: usize = 400;
 
 /// A running node.
 #[derive(Debug)]
-pub struct Node {
+pub(crate) struct Node {
     index: u8,
     log: PathBuf,
     /// Process number of its init on this host; 0 until it has been started.
@@ -48,10 +48,10 @@ pub struct Node {
     /// `None` once nobody listens any more.
     reports: Option<Receiver<Started>>,
     /// Parent of its init, which dies with it; ends when init has been reaped.
-    warden: Option<JoinHandle<()>>,
+    parent: Option<JoinHandle<()>>,
 }
 
-/// What the warden passes on.
+/// What the parent of init passes on.
 enum Started {
     /// Init runs.
     Init { pid: i32, stdin: ChildStdin },
@@ -62,21 +62,23 @@ enum Started {
 }
 
 impl Node {
-    /// Starts to boot node `index`; `boot` lacks only its disks. Returns at once.
+    /// Starts to boot a node, with `program` as its init, in the control group at `group` if there is one.
+    /// What it says beside its reports is added to `log`. Returns at once.
     pub(crate) fn start(
-        spec: &LabSpec,
-        index: u8,
+        program: &Path,
         boot: Boot,
-        directory: &Path,
+        group: Option<PathBuf>,
+        log: PathBuf,
     ) -> Result<Node, LabError> {
-        let log = directory.join(format!("{}.log", node_name(index)));
-        let stderr = File::create(&log).map_err(|error| LabError::path("create", &log, error))?;
+        let stderr = File::options().create(true).append(true).open(&log);
+        let stderr = stderr.map_err(|error| LabError::path("open", &log, error))?;
+        let index = boot.index;
         let init = Arc::new(Mutex::new(None));
         let (sender, reports) = channel();
-        let (spec, shared) = (spec.clone(), Arc::clone(&init));
-        let warden = thread::Builder::new()
-            .name(format!("warden-{}", node_name(index)))
-            .spawn(move || guard(&spec, boot, stderr, &shared, &sender))
+        let (program, shared) = (program.to_owned(), Arc::clone(&init));
+        let parent = thread::Builder::new()
+            .name(format!("parent-{}", node_name(index)))
+            .spawn(move || guard(&program, &boot, group.as_deref(), stderr, &shared, &sender))
             .map_err(|error| LabError::io("start a thread", error))?;
         Ok(Node {
             index,
@@ -85,28 +87,17 @@ impl Node {
             init,
             guard: None,
             reports: Some(reports),
-            warden: Some(warden),
+            parent: Some(parent),
         })
     }
 
-    /// Its name, `n1` to `n9`; also that of its port on the bridge.
-    pub fn name(&self) -> String {
-        node_name(self.index)
-    }
-
-    /// Its address.
-    pub fn v4(&self) -> Ipv4Addr {
-        node_v4(self.index)
-    }
-
-    /// Its IPv6 address, if the kernel has IPv6.
-    pub fn v6(&self) -> Ipv6Addr {
-        node_v6(self.index)
-    }
-
-    /// Process number of its init on this host. To kill that process is to cut the node's power.
-    pub fn pid(&self) -> i32 {
+    /// Process number of its init on this host.
+    pub(crate) const fn pid(&self) -> i32 {
         self.pid
+    }
+
+    fn name(&self) -> String {
+        node_name(self.index)
     }
 
     /// Waits until its namespaces exist.
@@ -141,14 +132,7 @@ impl Node {
             Started::Failed(error) => return Err(error),
             Started::Init { .. } => return Err(self.failed("init started twice".into())),
         }
-        let address = SocketAddr::from((self.v4(), 22));
-        while !greets(address) {
-            if Instant::now() > deadline {
-                return Err(self.late("an answer from its sshd"));
-            }
-            thread::sleep(GREETING_POLL);
-        }
-        Ok(())
+        wait_greets(self.index, deadline)
     }
 
     /// Why it has failed, if it has.
@@ -163,7 +147,7 @@ impl Node {
     /// Kills it, without waiting for its end.
     pub(crate) fn kill(&mut self) {
         // An init that is only being started is not ours to kill yet: but the end of its input that the
-        // warden is about to send us is dropped with the channel, and then it ends by itself.
+        // parent is about to send us is dropped with the channel, and then it ends by itself.
         self.reports = None;
         self.guard = None;
         if let Some(init) = self.init.lock().unwrap_or_else(PoisonError::into_inner).as_mut() {
@@ -209,24 +193,25 @@ impl Node {
 impl Drop for Node {
     fn drop(&mut self) {
         self.kill();
-        if let Some(warden) = self.warden.take() {
+        if let Some(parent) = self.parent.take() {
             // It only ever waits for init, which has been killed. A panic in it has been reported already.
-            let _ = warden.join();
+            let _ = parent.join();
         }
     }
 }
 
-/// The warden: makes the disks, starts init as process 1 of a new process namespace, passes its reports on
-/// and reaps it. Init is tied to this very thread by its parent-death signal.
+/// The life of the thread: starts init as process 1 of a new process namespace, passes its reports on and reaps
+/// it. Init is tied to this very thread by its parent-death signal.
 fn guard(
-    spec: &LabSpec,
-    boot: Boot,
+    program: &Path,
+    boot: &Boot,
+    group: Option<&Path>,
     log: File,
     init: &Mutex<Option<Child>>,
     sender: &Sender<Started>,
 ) {
     // A receiver that is gone belongs to a lab that is being torn down, and nobody asks any more.
-    let reports = match launch(spec, boot, log, init, sender) {
+    let reports = match launch(program, boot, group, log, init, sender) {
         Ok(reports) => reports,
         Err(error) => {
             let _ = sender.send(Started::Failed(error));
@@ -244,18 +229,15 @@ fn guard(
 }
 
 fn launch(
-    spec: &LabSpec,
-    mut boot: Boot,
+    program: &Path,
+    boot: &Boot,
+    group: Option<&Path>,
     log: File,
     init: &Mutex<Option<Child>>,
     sender: &Sender<Started>,
 ) -> Result<impl BufRead + use<>, LabError> {
-    let root_disk = make_disk(&spec.image_directory, spec.root_mib, Journal::No)?;
-    let data_disk = make_disk(&spec.image_directory, spec.data_mib, Journal::Yes)?;
-    boot.root_device = root_disk.path().into();
-    boot.data_device = data_disk.path().into();
     isolate(CloneFlags::CLONE_NEWPID)?;
-    let mut child = Command::new(&spec.program)
+    let mut child = Command::new(program)
         .arg(role::INIT)
         .arg(node_name(boot.index))
         // The environment of a controller may hold secrets, and init's can be read in the node.
@@ -265,31 +247,39 @@ fn launch(
         .stdout(Stdio::piped())
         .stderr(log)
         .spawn()
-        .map_err(|error| LabError::path("start init, which is", &spec.program, error))?;
+        .map_err(|error| LabError::path("start init, which is", program, error))?;
     let (pid, stdin, stdout) = (child.id() as i32, child.stdin.take(), child.stdout.take());
     *init.lock().unwrap_or_else(PoisonError::into_inner) = Some(child);
     let (Some(mut stdin), Some(stdout)) = (stdin, stdout) else {
         return Err(LabError::io("talk to init", std::io::Error::other("it has no pipes")));
     };
+    if let Some(group) = group {
+        // Before it has anything to do, so that whatever it starts is in the group too.
+        let joined = control_group::join(group, pid);
+        // One that has ended already is told of below.
+        if Process::of(pid).is_some_and(|init| init.alive()) {
+            joined?;
+        }
+    }
     let line =
-        serde_json::to_string(&boot).map_err(|error| LabError::io("describe a node", error))?;
+        serde_json::to_string(boot).map_err(|error| LabError::io("describe a node", error))?;
     // Fails only if init has ended already, which the end of its reports tells too.
     let _ = stdin.write_all((line + "\n").as_bytes());
     let _ = sender.send(Started::Init { pid, stdin });
-    let mut reports = BufReader::new(stdout);
-    // Until init has mounted the disks they are held open here; the second report comes after that.
-    let mut passed = 0;
-    while passed < 2 {
-        let mut line = String::new();
-        if !matches!(reports.read_line(&mut line), Ok(1..)) {
-            break;
+    Ok(BufReader::new(stdout))
+}
+
+/// Waits until sshd of a node greets those who connect to it.
+pub(crate) fn wait_greets(index: u8, deadline: Instant) -> Result<(), LabError> {
+    let address = SocketAddr::from((node_v4(index), 22));
+    while !greets(address) {
+        if Instant::now() > deadline {
+            let (node, waited_for) = (node_name(index), "an answer from its sshd".into());
+            return Err(LabError::Timeout { node, waited_for, limit: BOOT_LIMIT });
         }
-        if let Ok(report) = serde_json::from_str(&line) {
-            let _ = sender.send(Started::Said(report));
-        }
-        passed += 1;
+        thread::sleep(GREETING_POLL);
     }
-    Ok(reports)
+    Ok(())
 }
 
 /// Whether an SSH server says hello at `address`.

@@ -18,7 +18,7 @@ const END_POLL: Duration = Duration::from_millis(2);
 pub(crate) struct Process {
     pub(crate) pid: i32,
     /// Clock ticks since boot.
-    start: u64,
+    pub(crate) start: u64,
     boot: String,
 }
 

@@ -41,6 +41,7 @@ pub(super) fn main(args: &Args) -> Result<u8, Failure> {
     };
     let runtime = tokio::runtime::Runtime::new().map_err(Failure::infrastructure)?;
     let healed = runtime.block_on(async {
+        rig::release_machines(&inventory.nodes).await.map_err(Failure::infrastructure)?;
         let (cluster, keys) =
             rig::connect(&inventory.nodes).await.map_err(Failure::infrastructure)?;
         keys.iter().for_each(|key| note(key));

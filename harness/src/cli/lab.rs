@@ -180,7 +180,7 @@ fn status() -> Result<(), Failure> {
         let health = match lab.health() {
             Health::Up => "up",
             Health::Starting => "starting",
-            Health::Degraded => "degraded: a node has died",
+            Health::Degraded => "degraded: a node has died, or has no power",
             Health::Crashed => "crashed: `deposed lab down` clears what is left",
         };
         let _ = writeln!(text, "{}  {health}  {}", lab.name, lab.nodes_file().display());

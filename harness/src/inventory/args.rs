@@ -140,6 +140,7 @@ impl ClusterArgs {
             host_keys: self.host_keys,
             known_hosts: self.known_hosts.clone(),
             clock: None,
+            warden: None,
         }
         .with_paths(|path| around.path(&path, Path::new("")))
     }

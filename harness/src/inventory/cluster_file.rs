@@ -12,6 +12,8 @@
 //! clock = "own"                    # its machine's clock may be set; without it, never
 //! ```
 //!
+//! A lab also writes `warden`, the socket of who holds its machines.
+//!
 //! Values are read one by one, so that every mistake in the file is told, each with its place. Lines
 //! are never quoted in a message: one might hold a secret.
 

@@ -94,6 +94,8 @@ pub struct NodeSpec {
     pub known_hosts: Vec<PathBuf>,
     /// Whose its clock is.
     pub clock: ClockOwner,
+    /// The socket of who holds its machine, where it is that of a lab.
+    pub warden: Option<PathBuf>,
 }
 
 impl NodeSpec {
@@ -117,6 +119,7 @@ impl NodeSpec {
             host_keys: HostKeyPolicy::Strict,
             known_hosts: Vec::new(),
             clock: ClockOwner::Shared,
+            warden: None,
         }
     }
 

@@ -70,6 +70,7 @@ impl Resolver<'_> {
         spec.sudo = settings.sudo.unwrap_or_default();
         spec.host_keys = settings.host_keys.unwrap_or_default();
         spec.clock = settings.clock.unwrap_or_default();
+        spec.warden = settings.warden;
         let home = &self.around.home;
         spec.known_hosts = match settings.known_hosts {
             Some(file) => vec![file],

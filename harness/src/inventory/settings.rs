@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use super::{ClockOwner, HostKeyPolicy, SecretSource, Sudo};
 
-/// How to log in and whose the clock is, as far as one layer says: flags, a node's table, the file's top level.
+/// How to log in, whose the clock is and who holds the machine, as far as one layer says: flags, a node's table, the file's top level.
 #[derive(Debug, Clone, Default, PartialEq, Eq, serde::Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Settings {
@@ -18,6 +18,7 @@ pub(super) struct Settings {
     pub(super) host_keys: Option<HostKeyPolicy>,
     pub(super) known_hosts: Option<PathBuf>,
     pub(super) clock: Option<ClockOwner>,
+    pub(super) warden: Option<PathBuf>,
 }
 
 impl Settings {
@@ -35,6 +36,7 @@ impl Settings {
             host_keys: self.host_keys.or(below.host_keys),
             known_hosts: self.known_hosts.or(below.known_hosts),
             clock: self.clock.or(below.clock),
+            warden: self.warden.or(below.warden),
         }
     }
 
@@ -42,6 +44,7 @@ impl Settings {
     pub(super) fn with_paths(mut self, path: impl Fn(PathBuf) -> PathBuf) -> Self {
         self.key = self.key.map(&path);
         self.known_hosts = self.known_hosts.map(&path);
+        self.warden = self.warden.map(&path);
         for secret in [&mut self.key_passphrase, &mut self.password, &mut self.sudo_password] {
             if let Some(SecretSource::File(file)) = secret {
                 *file = path(std::mem::take(file));

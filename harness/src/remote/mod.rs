@@ -21,7 +21,9 @@ mod quote;
 mod shell;
 mod ssh_remote;
 mod transfer;
+mod warden;
 
 pub use host_key::Fingerprint;
 pub use quote::quote;
 pub use ssh_remote::SshRemote;
+pub use warden::LabWarden;

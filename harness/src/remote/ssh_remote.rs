@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
-use deposed_core::{Command, Conversation, Node, Output, Remote, RemoteError};
+use deposed_core::{Command, Conversation, Node, Output, Remote, RemoteError, Warden};
 use tokio::sync::oneshot;
 
 use super::conversation::SshConversation;
@@ -13,6 +13,7 @@ use super::host_key::Fingerprint;
 use super::lane::{self, Job, Queue};
 use super::shell::GRACE;
 use super::transfer;
+use super::warden::LabWarden;
 use crate::inventory::NodeSpec;
 
 /// What a longer deadline is cut to.
@@ -28,13 +29,14 @@ const FIRST_DEADLINE: Duration = Duration::from_secs(30);
 /// a call does not stop the command: its deadline does.
 pub struct SshRemote {
     queue: Arc<Queue>,
+    warden: Option<LabWarden>,
 }
 
 impl SshRemote {
     /// Connects and logs in. Errs with [`RemoteError::Connect`] or [`RemoteError::HostKeyChanged`],
     /// whose reason says how to mend it.
     pub async fn connect(spec: &NodeSpec) -> Result<Self, RemoteError> {
-        let remote = Self { queue: Queue::new(spec.clone()) };
+        let remote = Self { queue: Queue::new(spec.clone()), warden: LabWarden::of(spec) };
         let hello = Command::new(":").deadline(FIRST_DEADLINE).idempotent();
         remote.run(hello).await?;
         Ok(remote)
@@ -56,6 +58,10 @@ impl Drop for SshRemote {
 impl Remote for SshRemote {
     fn node(&self) -> &Node {
         &self.queue.spec.node
+    }
+
+    fn warden(&self) -> Option<&dyn Warden> {
+        self.warden.as_ref().map(|warden| warden as &dyn Warden)
     }
 
     async fn exec(&self, command: Command) -> Result<Output, RemoteError> {
@@ -95,7 +101,7 @@ mod tests {
         let mute = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
         let mut spec = NodeSpec::new("n1", "127.0.0.1".parse().unwrap());
         spec.port = mute.local_addr().unwrap().port();
-        let remote = SshRemote { queue: Queue::new(spec) };
+        let remote = SshRemote { queue: Queue::new(spec), warden: None };
         let began = Instant::now();
         let call = remote.exec(Command::new(":").deadline(Duration::from_millis(300)));
         assert!(matches!(call.await, Err(RemoteError::Deadline { .. })));

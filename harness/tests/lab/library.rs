@@ -6,7 +6,7 @@ use std::process::Command;
 use std::time::Instant;
 
 use deposed_lab::packages::{self, Install};
-use deposed_lab::{Hub, Lab, LabSpec, chain};
+use deposed_lab::{Hub, Lab, LabNode, LabSpec, chain};
 
 use crate::support::{PROGRAM, eventually, runs, succeeded};
 
@@ -32,7 +32,7 @@ fn one_lab_after_another() {
         let start = Instant::now();
         let lab = Lab::up(&hub, &spec).unwrap();
         println!("5 nodes up in {:?}", start.elapsed());
-        let pids: Vec<i32> = lab.nodes().iter().map(|node| node.pid()).collect();
+        let pids: Vec<i32> = lab.nodes().iter().map(LabNode::pid).collect();
         assert_eq!(lab.nodes()[4].v4().to_string(), "10.73.0.5");
         assert!(lab.key().exists() && lab.known_hosts().exists() && lab.nodes_file().exists());
         let start = Instant::now();
@@ -87,7 +87,7 @@ fn more_can_be_hidden() {
 fn a_node_can_lose_its_power() {
     let hub = Hub::enter().unwrap();
     let lab = Lab::up(&hub, &spec(2)).unwrap();
-    let [one, two] = lab.nodes() else { panic!("two nodes") };
+    let [one, two] = lab.nodes()[..] else { panic!("two nodes") };
     crate::support::kill_9(one.pid());
     eventually("its port goes", || !links_here().contains("n1@"));
     assert!(runs(two.pid()) && links_here().contains("n2@"));

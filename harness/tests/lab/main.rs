@@ -11,4 +11,5 @@ mod install;
 mod isolation;
 mod library;
 mod logins;
+mod machines;
 mod support;

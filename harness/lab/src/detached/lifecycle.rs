@@ -102,7 +102,7 @@ pub(crate) fn play_hub() -> ! {
     let answer = brought_up.as_ref().map(|(_, state)| state).map_err(|error| chain(error));
     let line = serde_json::to_string(&answer).unwrap_or_default() + "\n";
     let told = io::stdout().write_all(line.as_bytes()).and_then(|()| io::stdout().flush());
-    let Ok((lab, _)) = brought_up else { std::process::exit(1) };
+    let Ok((lab, state)) = brought_up else { std::process::exit(1) };
     if told.is_err() {
         // Whoever asked for the lab has gone meanwhile: nobody knows that it is there.
         drop(lab);
@@ -114,7 +114,9 @@ pub(crate) fn play_hub() -> ! {
         let _ = dup2_stdout(null.as_fd());
     }
     loop {
-        std::thread::park();
+        lab.wait_for_boot();
+        // A failure leaves the node told as dead, which is wrong and hurts nobody.
+        let _ = state_of(&state.name, &lab).and_then(|state| state.save());
     }
 }
 
@@ -131,20 +133,22 @@ fn serve() -> Result<(Lab, DetachedLab), LabError> {
     let name = name_argument()?;
     let hub = Hub::enter()?;
     let lab = Lab::up(&hub, &spec)?;
-    let identify = |pid: i32| {
-        Process::of(pid)
-            .ok_or_else(|| LabError::Hub(format!("process {pid} of the lab ended at once")))
-    };
-    let nodes: Result<Vec<DetachedNode>, LabError> = lab
-        .nodes()
-        .iter()
-        .map(|node| {
-            Ok(DetachedNode { name: node.name(), v4: node.v4(), init: identify(node.pid())? })
-        })
-        .collect();
-    let state = DetachedLab { name, hub: identify(std::process::id() as i32)?, nodes: nodes? };
+    let state = state_of(&name, &lab)?;
     state.save()?;
     Ok((lab, state))
+}
+
+/// What others are to know of this process's lab.
+fn state_of(name: &str, lab: &Lab) -> Result<DetachedLab, LabError> {
+    let nodes = lab.nodes().into_iter().map(|node| DetachedNode {
+        name: node.name(),
+        v4: node.v4(),
+        init: Process::of(node.pid()),
+    });
+    let own = std::process::id();
+    let hub = Process::of(own as i32)
+        .ok_or_else(|| LabError::Hub(format!("process {own} cannot be seen in /proc")))?;
+    Ok(DetachedLab { name: name.into(), hub, nodes: nodes.collect() })
 }
 
 fn name_argument() -> Result<String, LabError> {
@@ -173,7 +177,7 @@ fn remove(name: &str) -> Result<(), LabError> {
     let directory = Path::new(DIRECTORY).join(name);
     if let Ok(lab) = find(name) {
         let mut processes = vec![&lab.hub];
-        processes.extend(lab.nodes.iter().map(|node| &node.init));
+        processes.extend(lab.nodes.iter().filter_map(|node| node.init.as_ref()));
         // The hub's end is that of the nodes; they are killed too in case it did not live to see them.
         let others = || processes.iter().filter(|process| process.pid != std::process::id() as i32);
         others().for_each(|process| process.kill());
