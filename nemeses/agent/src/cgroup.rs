@@ -4,6 +4,7 @@
 //! mounted where it can be written to is mounted in a folder of our own.
 
 use std::fs;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
@@ -113,6 +114,12 @@ fn home_of(process: Process, version: Version, controller: Controller) -> Option
     })
 }
 
+/// The number of this node's process namespace. Nodes that share a kernel share the hierarchy, too, and a pid of
+/// one is nobody, or somebody else, in another; and whoever made the node can tell its groups by that.
+fn process_space() -> u64 {
+    fs::metadata("/proc/self/ns/pid").map_or(0, |namespace| namespace.ino())
+}
+
 fn write(file: &Path, word: &str) -> Result<()> {
     fs::write(file, word)
         .map_err(|e| Failure::new(format!("write {word} to {}", file.display()), e))
@@ -148,8 +155,7 @@ impl Group {
             version,
             mount,
             ours,
-            // Nodes that share a kernel share the hierarchy, too.
-            name: format!("deposed-{}-{}", first.pid, first.start_ticks),
+            name: format!("deposed-{}-{}-{}", process_space(), first.pid, first.start_ticks),
             homes: living
                 .iter()
                 .map(|process| {
