@@ -187,6 +187,110 @@ fn clocks_links_and_disks_fail_and_come_back() {
     healed(&bench, &faults);
 }
 
+/// etcd keeps what it acknowledged when whole nodes freeze and lose their power.
+#[test]
+fn whole_nodes_freeze_and_lose_their_power() {
+    let bench = Bench::new();
+    bench
+        .run("run etcd --lab-nodes 3 --time 15s --faults node-freeze:one,power-off:one")
+        .ends_with(0)
+        .says(&["valid", " stand still", "unsynced bytes gone", "no answer over SSH"]);
+    healed(&bench, &["node-freeze", "power-off"]);
+}
+
+/// Faults that meet a node that is frozen or off are left out or doubted, with the reason; they end no run, and
+/// nothing is left of them.
+#[test]
+fn faults_that_meet_a_held_node_end_no_run() {
+    let bench = Bench::new();
+    let ran = bench.run(
+        "run etcd --lab-nodes 3 --time 20s --fault-every 6s --fault-hold 5s \
+         --faults node-freeze:one,power-off:one,partition:one,packets,kill:one",
+    );
+    // What was doubted each time makes the verdict unknown.
+    assert!(matches!(ran.code, Some(0 | 2)), "{}", ran.text);
+    healed(&bench, &["node-freeze", "power-off"]);
+    let results = bench.json("results.json");
+    for (fault, counts) in results["faults"].as_object().unwrap() {
+        let number = |of: &str| counts[of].as_u64().unwrap();
+        assert_eq!(number("injected") - number("skipped"), number("healed"), "{fault}: {counts}");
+    }
+    ran.says(&["frozen or off: "]);
+}
+
+/// Nodes that are frozen or off while their controller is killed go on, or boot and start their store, by
+/// themselves; `heal` does not wait for that.
+#[test]
+fn held_nodes_recover_without_their_controller() {
+    let bench = Bench::new();
+    let name = format!("held{}", std::process::id());
+    let binary = env!("CARGO_BIN_EXE_deposed");
+    bench.run(&format!("lab up --nodes 3 --for etcd --name {name}")).ends_with(0);
+    let stores = || {
+        let runs = |node: &&&str| {
+            let mut ssh = bench.deposed(&format!("lab ssh --name {name} {node}"));
+            ssh.arg("grep -qx etcd /proc/[0-9]*/comm").status().unwrap().success()
+        };
+        ["n1", "n2", "n3"].iter().filter(runs).count()
+    };
+    for healed in [false, true] {
+        let mut run = bench
+            .deposed(&format!(
+                "lab exec --name {name} -- {binary} run etcd --time 120s --output plain \
+                 --faults node-freeze:n1,power-off:n2 --fault-every 100s --fault-hold 90s"
+            ))
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null())
+            .spawn()
+            .unwrap();
+        let lines = BufReader::new(run.stdout.take().unwrap()).lines().map_while(Result::ok);
+        let bitten = lines.filter(|line| line.contains(" fault ")).take(2).count();
+        assert_eq!(bitten, 2, "a fault did not come");
+        let status = bench.run("lab status");
+        assert!(status.text.contains("n2  10.73.0.2  down"), "{}", status.text);
+        for pid in family(run.id()) {
+            let _ = Command::new("kill").args(["-s", "KILL", &pid.to_string()]).status();
+        }
+        let killed = Instant::now();
+        run.wait().unwrap();
+        if healed {
+            bench.run(&format!("lab exec --name {name} -- {binary} heal")).ends_with(0);
+            let took = killed.elapsed();
+            println!("healed on request within {took:?}");
+        }
+        within(3 * HEALED_WITHIN, "etcd on every node", || stores() == 3);
+        println!("the last store was up {:?} after the controller was killed", killed.elapsed());
+        let status = bench.run("lab status");
+        assert!(!status.text.contains("degraded"), "{}", status.text);
+        bench.run(&format!("lab exec --name {name} -- {binary} heal")).ends_with(0);
+    }
+    bench
+        .run(&format!("lab exec --name {name} -- {binary} run etcd --time 5s --faults kill"))
+        .ends_with(0);
+    bench.run(&format!("lab down --name {name}")).ends_with(0);
+}
+
+/// Machines that nobody holds from outside are not frozen, nor switched off.
+#[test]
+fn nodes_without_a_warden_keep_their_power() {
+    let bench = Bench::new();
+    let name = format!("bare{}", std::process::id());
+    bench.run(&format!("lab up --nodes 1 --for etcd --name {name}")).ends_with(0);
+    let inventory = format!("/run/deposed/labs/{name}/cluster.toml");
+    let text = std::fs::read_to_string(inventory).unwrap();
+    let lines = text.lines().filter(|line| !line.starts_with("warden"));
+    let bare = lines.map(|line| format!("{line}\n")).collect::<String>();
+    assert_ne!(bare, text);
+    let file = bench.write("bare.toml", &bare);
+    let run = format!("lab exec --name {name} -- {} run etcd", env!("CARGO_BIN_EXE_deposed"));
+    let run = format!("{run} --cluster {} --time 5s --faults", file.display());
+    let refused = ["node-freeze", "power-off:n1"].map(|fault| bench.run(&format!("{run} {fault}")));
+    bench.run(&format!("lab down --name {name}")).ends_with(0);
+    for ran in refused {
+        ran.ends_with(3).says(&["n1 could not undo this by itself"]);
+    }
+}
+
 /// Each of these was proven in the latest run, and nothing is left of it.
 #[track_caller]
 fn healed(bench: &Bench, faults: &[&str]) {

@@ -38,6 +38,27 @@ impl Agents {
         Self { ttl, links: Arc::default() }
     }
 
+    /// How long nodes hold faults without another word from here.
+    pub(crate) const fn ttl(&self) -> Duration {
+        self.ttl
+    }
+
+    /// Speaks to the agents of nodes that could not be reached for a while, so that they take faults again. Says
+    /// which do not answer. Where there are none, nobody needs them.
+    pub(crate) async fn rejoin(&self, nodes: &[String]) -> Vec<String> {
+        if self.links.get().is_none() {
+            return Vec::new();
+        }
+        let asked = nodes.iter().map(|node| (node.clone(), renewal(self.ttl))).collect();
+        let replies = self.ask(asked).await.into_iter();
+        let silent = replies.filter_map(|(node, reply)| match reply {
+            Ok(Reply::Done) => None,
+            Ok(other) => Some(refused(&node, &other).to_string()),
+            Err(error) => Some(error.to_string()),
+        });
+        silent.collect()
+    }
+
     /// Puts the agent on every node and starts it, if that was not done before.
     ///
     /// # Errors

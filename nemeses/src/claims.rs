@@ -4,6 +4,8 @@
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, PoisonError};
 
+use deposed_core::FaultError;
+
 /// What stands for the links between nodes: no node has such a name.
 const LINKS: &str = "the links";
 
@@ -13,6 +15,8 @@ pub struct Claims {
     held: Arc<Mutex<BTreeSet<String>>>,
     /// Nodes whose data was damaged in this run.
     damaged: Arc<Mutex<BTreeSet<String>>>,
+    /// Nodes that cannot be reached because their machine is held.
+    lost: Arc<Mutex<BTreeSet<String>>>,
 }
 
 impl Claims {
@@ -43,8 +47,29 @@ impl Claims {
     /// Gives nodes back.
     pub(crate) fn release<'a>(&self, nodes: impl IntoIterator<Item = &'a String>) {
         let mut held = self.held.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut lost = self.lost.lock().unwrap_or_else(PoisonError::into_inner);
         for node in nodes {
             held.remove(node);
+            lost.remove(node);
+        }
+    }
+
+    /// Notes that nodes, which are claimed, cannot be reached until they are given back.
+    pub(crate) fn lose(&self, nodes: &[String]) {
+        self.lost.lock().unwrap_or_else(PoisonError::into_inner).extend(nodes.iter().cloned());
+    }
+
+    /// Refuses nodes of which some cannot be reached. For faults that claim no nodes.
+    ///
+    /// # Errors
+    /// With those.
+    pub(crate) fn reach(&self, nodes: &[String]) -> Result<(), FaultError> {
+        let lost = self.lost.lock().unwrap_or_else(PoisonError::into_inner);
+        let lost: Vec<&str> =
+            nodes.iter().filter(|node| lost.contains(*node)).map(String::as_str).collect();
+        match lost.is_empty() {
+            true => Ok(()),
+            false => Err(FaultError::Nothing(format!("frozen or off: {}", lost.join(" ")))),
         }
     }
 

@@ -3,8 +3,10 @@
 use std::collections::BTreeMap;
 use std::io;
 use std::path::Path;
+use std::sync::Arc;
 
 use deposed_core::{Cluster, RemoteError};
+use tokio::task::JoinSet;
 
 use crate::fanout::on_each;
 use crate::firewall::restore_script;
@@ -39,8 +41,8 @@ pub async fn heal_run(
     Ok(healed)
 }
 
-/// Undoes on every node of a cluster whatever a run may have left: what the node itself has written
-/// down, the firewall rules of ours, and what is `pending` in the journal of a run (which may be
+/// Undoes on every node of a cluster whatever a run may have left: a machine that is frozen or off, what the
+/// node itself has written down, the firewall rules of ours, and what is `pending` in the journal of a run (which may be
 /// empty). Touches nothing that is not ours; may be repeated.
 ///
 /// Every run begins with it, before it tears down and sets up the store: a node that a dead run left
@@ -52,14 +54,17 @@ pub async fn heal_all(
     cluster: &Cluster,
     pending: &[Entry],
 ) -> BTreeMap<String, Result<(), RemoteError>> {
+    let unreleased = release_machines(cluster).await;
     let mut scripts: BTreeMap<String, String> = cluster
         .nodes()
+        .filter(|node| !unreleased.contains_key(&*node.name))
         .map(|node| {
             let rules = restore_script();
             (node.name.to_string(), format!("{AGENTS}(\n{rules}\n) || failed=1\n"))
         })
         .collect();
-    for undo in pending.iter().rev().flat_map(|entry| &entry.undo) {
+    let undos = pending.iter().rev().flat_map(|entry| &entry.undo);
+    for undo in undos.filter(|undo| !unreleased.contains_key(&undo.node)) {
         let script = scripts.entry(undo.node.clone()).or_insert_with(|| "failed=0\n".into());
         script.push_str(&format!("(\n{}\n) || failed=1\n", undo.script));
     }
@@ -67,5 +72,21 @@ pub async fn heal_all(
         script.push_str("exit $failed\n");
     }
     let healed = on_each(cluster, scripts).await;
-    healed.into_iter().map(|(node, result)| (node, result.map(drop))).collect()
+    let healed = healed.into_iter().map(|(node, result)| (node, result.map(drop)));
+    healed.chain(unreleased.into_iter().map(|(node, error)| (node, Err(error)))).collect()
+}
+
+/// Lets every machine go on that is held from outside, or boots it. What could not be released cannot be
+/// reached.
+async fn release_machines(cluster: &Cluster) -> BTreeMap<String, RemoteError> {
+    let mut asked = JoinSet::new();
+    for remote in cluster.remotes().iter().map(Arc::clone) {
+        asked.spawn(async move {
+            let released = remote.warden()?.release().await;
+            let (node, addr) = (remote.node().name.to_string(), remote.node().addr.to_string());
+            let reason = released.err()?.to_string();
+            Some((node.clone(), RemoteError::Connect { node, addr, reason }))
+        });
+    }
+    asked.join_all().await.into_iter().flatten().collect()
 }

@@ -16,6 +16,7 @@ mod journal;
 mod kill;
 mod lane;
 mod limit;
+mod machine;
 mod mistake;
 mod packets;
 mod partition;

@@ -19,6 +19,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::json;
 
 use crate::agents::Agents;
+use crate::claims::Claims;
 use crate::fanout::{all, on_each};
 use crate::findings::Findings;
 use crate::firewall::{self, NodeFacts};
@@ -42,6 +43,7 @@ const MISCHIEF: [Word; 7] = [
 pub(crate) struct Packets {
     shape: Option<Shape>,
     target: Option<Links>,
+    claims: Claims,
     agents: Agents,
     facts: BTreeMap<String, NodeFacts>,
     addrs: BTreeMap<String, BTreeSet<IpAddr>>,
@@ -179,6 +181,7 @@ impl Packets {
     pub(crate) fn parse(
         text: Option<&str>,
         nodes: &[String],
+        claims: &Claims,
         agents: &Agents,
     ) -> Result<Self, Mistake> {
         if nodes.len() < 2 {
@@ -188,7 +191,8 @@ impl Packets {
         let (shape, target) =
             words::read(text, &unknown, parse_shape, |word| Links::parse(word, nodes))?;
         let (facts, addrs) = (BTreeMap::new(), BTreeMap::new());
-        Ok(Self { shape, target, agents: agents.clone(), facts, addrs })
+        let (claims, agents) = (claims.clone(), agents.clone());
+        Ok(Self { shape, target, claims, agents, facts, addrs })
     }
 
     /// One or two kinds of mischief.
@@ -320,12 +324,14 @@ impl Nemesis for Packets {
             return Err(FaultError::Nothing("no node claims to lead".into()));
         }
         let ends = links.iter().flat_map(|(from, to)| [from.clone(), to.clone()]);
-        let nodes: BTreeSet<String> = ends.collect();
+        let nodes: Vec<String> = ends.collect::<BTreeSet<_>>().into_iter().collect();
+        self.claims.reach(&nodes)?;
         let bad = Bad { shape, links, seed: rng.random() };
-        Ok(Choice { nodes: nodes.into_iter().collect(), what: json!(bad) })
+        Ok(Choice { nodes, what: json!(bad) })
     }
 
     async fn repeat(&mut self, _cx: &FaultContext, earlier: &Choice) -> Result<Choice, FaultError> {
+        self.claims.reach(&earlier.nodes)?;
         Ok(earlier.clone())
     }
 
@@ -439,7 +445,7 @@ mod tests {
 
     fn parse(text: &str) -> Result<(Option<Shape>, Option<Links>), String> {
         let nodes = ["n1", "n2", "n3"].map(str::to_owned);
-        let packets = Packets::parse(Some(text), &nodes, &Agents::default());
+        let packets = Packets::parse(Some(text), &nodes, &Claims::default(), &Agents::default());
         packets.map(|it| (it.shape, it.target)).map_err(|mistake| mistake.to_string())
     }
 

@@ -191,8 +191,9 @@ impl PartitionNemesis {
         Ok(())
     }
 
-    /// Claims the links: one that is cut twice can be proven by neither of the two.
-    fn claim(&self) -> Result<(), FaultError> {
+    /// Claims the links between these nodes: one that is cut twice can be proven by neither of the two.
+    fn claim(&self, nodes: &[String]) -> Result<(), FaultError> {
+        self.claims.reach(nodes)?;
         if self.claims.take_links() {
             return Ok(());
         }
@@ -384,14 +385,14 @@ impl Nemesis for PartitionNemesis {
         if drawn.grudge.is_empty() {
             return Err(FaultError::Nothing("no node claims to lead".into()));
         }
-        self.claim()?;
         let touched: BTreeSet<&str> = drawn.grudge.receivers().map(|(node, _)| node).collect();
-        let nodes = touched.into_iter().map(str::to_owned).collect();
+        let nodes: Vec<String> = touched.into_iter().map(str::to_owned).collect();
+        self.claim(&nodes)?;
         Ok(Choice { nodes, what: json!(drawn) })
     }
 
     async fn repeat(&mut self, _cx: &FaultContext, earlier: &Choice) -> Result<Choice, FaultError> {
-        self.claim()?;
+        self.claim(&earlier.nodes)?;
         Ok(earlier.clone())
     }
 

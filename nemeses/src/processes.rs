@@ -17,7 +17,7 @@ use tokio::task::JoinSet;
 
 use crate::claims::Claims;
 use crate::fanout::{all, on_each};
-use crate::target::{Target, node_names, primaries};
+use crate::target::{self, Target};
 
 /// Shell functions. `fields PID` sets `$s` to the words of `/proc/PID/stat` from the state on, so that the
 /// start time is number 20; the name before them may hold blanks and parentheses.
@@ -59,16 +59,7 @@ pub(crate) async fn choose(
     rng: &mut ChaCha8Rng,
 ) -> Result<Choice, FaultError> {
     control(cx)?;
-    let nodes = node_names(cx);
-    let target = match target {
-        Some(target) => target.clone(),
-        None => Target::draw(nodes.len(), cx.system.db().primaries().is_some(), rng),
-    };
-    let leaders = match target {
-        Target::Primaries => primaries(cx).await?,
-        _ => Vec::new(),
-    };
-    let picked = claims.take(&nodes, |free| target.pick(&nodes, free, &leaders, rng));
+    let (target, picked) = target::claim(cx, target, claims, rng).await?;
     let listed = list(cx, &picked).await;
     let idle: Vec<&String> = match &listed {
         Ok(found) => picked.iter().filter(|node| !found.contains_key(*node)).collect(),
@@ -77,12 +68,7 @@ pub(crate) async fn choose(
     claims.release(idle);
     let processes = listed?;
     if processes.is_empty() {
-        let word = target.word();
-        let reason = match picked.is_empty() {
-            true if target == Target::Primaries => "no free node claims to lead".to_owned(),
-            true => format!("no node is free for `{word}`"),
-            false => format!("nothing of the store runs on {}", picked.join(" ")),
-        };
+        let reason = format!("nothing of the store runs on {}", picked.join(" "));
         return Err(FaultError::Nothing(reason));
     }
     let nodes = processes.keys().cloned().collect();

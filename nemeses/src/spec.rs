@@ -4,7 +4,7 @@
 use std::collections::BTreeSet;
 
 use deposed_agent::{Protocol, Scope};
-use deposed_core::{Nemesis, ProcessControl, System};
+use deposed_core::{Hold, Nemesis, ProcessControl, System};
 use deposed_history::{History, episodes};
 
 use crate::agents::Agents;
@@ -16,6 +16,7 @@ use crate::disk_trouble::{DiskTrouble, Wanted};
 use crate::grudge::Shape;
 use crate::kill::Kill;
 use crate::limit::{Limit, Resource};
+use crate::machine::HeldMachine;
 use crate::mistake::{Mistake, suggest};
 use crate::packets::Packets;
 use crate::partition::{Manner, PartitionNemesis};
@@ -48,7 +49,7 @@ pub struct Kind {
 type Make = fn(Option<&str>, &[String], &Claims, &Agents) -> Result<Box<dyn Nemesis>, Mistake>;
 
 /// Every fault there is. A new one is a line here and a file of its own.
-pub static KINDS: [Kind; 19] = [
+pub static KINDS: [Kind; 21] = [
     links(
         "partition",
         "cut the network between nodes, or a port alone (partition:one@tcp/2380)",
@@ -98,6 +99,19 @@ pub static KINDS: [Kind; 19] = [
         Ok(Box::new(Slow::new(target(arg, nodes)?, claims.clone(), agents.clone())))
     }),
     Kind {
+        needs_processes: false,
+        ..store(
+            "node-freeze",
+            "freeze whole nodes of a lab, sshd and all",
+            |arg, nodes, claims, agents| held(Hold::Frozen, arg, nodes, claims, agents),
+        )
+    },
+    store(
+        "power-off",
+        "switch nodes of a lab off: what was not synced is gone; later boot them again",
+        |arg, nodes, claims, agents| held(Hold::Off, arg, nodes, claims, agents),
+    ),
+    Kind {
         name: "clock",
         about: "set the store's wall clock wrong, later right again",
         words: &Clock::WORDS,
@@ -110,7 +124,9 @@ pub static KINDS: [Kind; 19] = [
         name: "packets",
         about: "make links between nodes lose, delay, double, reorder, corrupt or throttle packets",
         words: &Packets::WORDS,
-        make: |arg, nodes, _, agents| Ok(Box::new(Packets::parse(arg, nodes, agents)?)),
+        make: |arg, nodes, claims, agents| {
+            Ok(Box::new(Packets::parse(arg, nodes, claims, agents)?))
+        },
         needs_processes: false,
         needs_supervisor: false,
         excuses_end: false,
@@ -239,6 +255,16 @@ pub fn may_give_up(history: &History) -> BTreeSet<String> {
 
 fn target(arg: Option<&str>, nodes: &[String]) -> Result<Option<Target>, Mistake> {
     arg.map(|arg| Target::parse(arg, nodes)).transpose()
+}
+
+fn held(
+    how: Hold,
+    arg: Option<&str>,
+    nodes: &[String],
+    claims: &Claims,
+    agents: &Agents,
+) -> Result<Box<dyn Nemesis>, Mistake> {
+    Ok(Box::new(HeldMachine::new(how, target(arg, nodes)?, claims.clone(), agents.clone())))
 }
 
 fn partition(
@@ -432,7 +458,7 @@ mod tests {
         assert_eq!(
             problems("weather", 3),
             ["`weather`: no such fault; known are partition, reject, flap, kill, \
-             restart, pause, freeze, slow, clock, packets, power-cut, \
+             restart, pause, freeze, slow, node-freeze, power-off, clock, packets, power-cut, \
              disk-full, disk-error, slow-disk, corrupt, wipe, supervisor, memory, cpu"]
         );
     }

@@ -6,6 +6,7 @@ use deposed_core::{FaultContext, FaultError};
 use rand::seq::{IndexedRandom, SliceRandom};
 use rand_chacha::ChaCha8Rng;
 
+use crate::claims::Claims;
 use crate::mistake::{Mistake, node_list};
 
 /// How long the system may take to say who leads.
@@ -124,6 +125,32 @@ impl Target {
         picked.sort();
         picked
     }
+}
+
+/// Chooses nodes that no other fault claims, and claims them; without a target, draws one.
+pub(crate) async fn claim(
+    cx: &FaultContext,
+    target: Option<&Target>,
+    claims: &Claims,
+    rng: &mut ChaCha8Rng,
+) -> Result<(Target, Vec<String>), FaultError> {
+    let nodes = node_names(cx);
+    let target = match target {
+        Some(target) => target.clone(),
+        None => Target::draw(nodes.len(), cx.system.db().primaries().is_some(), rng),
+    };
+    let leaders = match target {
+        Target::Primaries => primaries(cx).await?,
+        _ => Vec::new(),
+    };
+    let picked = claims.take(&nodes, |free| target.pick(&nodes, free, &leaders, rng));
+    if picked.is_empty() {
+        return Err(FaultError::Nothing(match target {
+            Target::Primaries => "no free node claims to lead".to_owned(),
+            _ => format!("no node is free for `{}`", target.word()),
+        }));
+    }
+    Ok((target, picked))
 }
 
 /// The nodes that claim to lead, by name, or why nobody can be asked.

@@ -6,6 +6,7 @@ mod agents;
 mod clock;
 mod disks;
 mod lanes;
+mod machines;
 mod namespaces;
 mod packets;
 mod partition;

@@ -6,11 +6,11 @@ use std::io::BufRead as _;
 use std::net::IpAddr;
 use std::path::Path;
 use std::process::{Child, Command as Std, Stdio};
-use std::sync::{Arc, Mutex, Once};
+use std::sync::{Arc, Mutex, Once, OnceLock};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use deposed_core::{Cluster, Command, Conversation, Node, Output, Remote, RemoteError};
+use deposed_core::{Cluster, Command, Conversation, Node, Output, Remote, RemoteError, Warden};
 use tokio::io::{AsyncBufReadExt as _, AsyncWriteExt as _, BufReader};
 use tokio::process::{ChildStdin, ChildStdout};
 
@@ -40,6 +40,8 @@ pub(crate) struct Namespace {
     ssh: Mutex<Option<String>>,
     /// Whether commands fail as over a cut line.
     cut: Arc<Mutex<bool>>,
+    /// Who is said to hold its machine.
+    warden: OnceLock<Box<dyn Warden>>,
 }
 
 impl Holder {
@@ -149,7 +151,8 @@ impl Namespace {
         must("nsenter", &format!("-t {pid} -n ip link set eth0 up"));
         let addr: IpAddr = format!("10.99.0.{i}").parse().unwrap();
         let node = Node { name: format!("n{i}").into(), addr };
-        Self { node, holder, ssh: Mutex::new(None), cut: Arc::new(Mutex::new(false)) }
+        let warden = OnceLock::new();
+        Self { node, holder, ssh: Mutex::new(None), cut: Arc::new(Mutex::new(false)), warden }
     }
 
     /// Makes commands look as if they came over SSH: `FROM PORT TO PORT`.
@@ -160,6 +163,16 @@ impl Namespace {
     /// Makes commands fail from now on, or work again.
     pub(crate) fn set_cut(&self, cut: bool) {
         *self.cut.lock().unwrap() = cut;
+    }
+
+    /// What [`Namespace::set_cut`] sets.
+    pub(crate) fn line(&self) -> Arc<Mutex<bool>> {
+        Arc::clone(&self.cut)
+    }
+
+    /// Says, once, who holds its machine.
+    pub(crate) fn set_warden(&self, warden: impl Warden + 'static) {
+        assert!(self.warden.set(Box::new(warden)).is_ok(), "it has a warden");
     }
 
     fn enter(&self, script: &str) -> Std {
@@ -187,6 +200,10 @@ impl Namespace {
 impl Remote for Namespace {
     fn node(&self) -> &Node {
         &self.node
+    }
+
+    fn warden(&self) -> Option<&dyn Warden> {
+        self.warden.get().map(Box::as_ref)
     }
 
     async fn exec(&self, command: Command) -> Result<Output, RemoteError> {
