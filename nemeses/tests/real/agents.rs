@@ -23,6 +23,26 @@ END
 chmod +x /run/liar
 for a in /var/lib/deposed-agent/agent-*; do mount --bind /run/liar $a; done"#;
 
+/// Prints, for each process of an agent on a node, what it has in memory, in KiB, and the processor time it
+/// has used, with children it has waited for, in ticks of 10 ms.
+const COSTS: &str = r#"for d in /proc/[0-9]*; do
+  case $(tr '\0' ' ' <$d/cmdline) in /var/lib/deposed-agent/agent-*) ;; *) continue;; esac
+  kib=$(sed -n 's/^VmRSS:[^0-9]*\([0-9]*\).*/\1/p' $d/status); s=$(cat $d/stat); set -- ${s##*) }
+  echo $kib $((${12} + ${13} + ${14} + ${15}))
+done 2>/dev/null"#;
+
+/// How many processes of an agent a node has, their memory together in KiB, and their processor time.
+fn costs(node: &Namespace) -> (usize, u64, Duration) {
+    let said = node.sh(COSTS);
+    let numbers = |line: &str| {
+        let (kib, ticks) = line.split_once(' ').unwrap();
+        (kib.parse::<u64>().unwrap(), ticks.parse::<u64>().unwrap())
+    };
+    let all: Vec<(u64, u64)> = said.lines().map(numbers).collect();
+    let ticks: u64 = all.iter().map(|(_, ticks)| ticks).sum();
+    (all.len(), all.iter().map(|(kib, _)| kib).sum(), Duration::from_millis(ticks * 10))
+}
+
 fn stopped(node: &Namespace) -> bool {
     node.sh("grep '^State' /proc/$(cat /run/store.pid)/status").contains("stopped")
 }
@@ -59,6 +79,28 @@ async fn a_killed_agent_is_replaced_or_its_node_heals_itself() {
     until("the store goes on", || !stopped(net.node(1))).await;
     until("the rules are gone", || net.everywhere("nft list tables") == before).await;
     until("nothing is left to undo", || net.everywhere("ls /run/deposed/faults") == ["", ""]).await;
+}
+
+/// An agent and its keeper that only hold a fault have less than 10 MB together, and use less than 1 % of a
+/// processor while their lease is renewed. It is processor time that counts, so it is no matter how
+/// busy the machine is.
+#[tokio::test]
+async fn an_idle_agent_costs_next_to_nothing() {
+    let net = Namespaces::new(2);
+    let cx = store::running(&net).await;
+    let mut partition = nemesis_with("partition:halves", &cx, &agents(15)).await;
+    let (choice, seen) = hurt(&mut *partition, &cx, NAME).await;
+    assert_proven(&seen);
+    until("there are an agent and its keeper", || costs(net.node(1)).0 == 2).await;
+    let (start, (_, _, before)) = (Instant::now(), costs(net.node(1)));
+    tokio::time::sleep(Duration::from_secs(10)).await;
+    let (processes, kib, used) = costs(net.node(1));
+    let (watched, used) = (start.elapsed(), used - before);
+    println!("{processes} processes, {kib} KiB, {used:?} in {watched:?}");
+    assert_eq!(processes, 2);
+    assert!(kib < 10 << 10, "{kib} KiB");
+    assert!(used <= watched / 100, "{used:?} in {watched:?}");
+    assert_proven(&partition.heal(&cx, &choice, NAME).await.unwrap());
 }
 
 /// An agent that claims to have done what it did not is found out by those who look past it.
