@@ -519,7 +519,7 @@ fn a_killed_controller_leaves_no_lab_and_a_history_that_can_be_judged() {
 
 /// What a fault may leave behind on a node, and nothing if it is as before.
 const LEFT: &str = "iptables -S | grep DEPOSED; ip6tables -S | grep DEPOSED; nft list tables | grep deposed; \
-    iptables -t mangle -S | grep DEPOSED; ip6tables -t mangle -S | grep DEPOSED; \
+    iptables -t mangle -S | grep DEPOSED; ip6tables -t mangle -S | grep DEPOSED; tc qdisc show | grep ' de05:'; \
     grep -l 'clock-.*[.]cell' /proc/[0-9]*/maps; grep -q ' /var/lib/deposed ext4 rw' /proc/mounts || echo no disk; \
     find /run/deposed/faults /var/lib/deposed-agent/faults -name '*.json'; grep -l '^State:.T' /proc/[0-9]*/status; \
     grep -l :/deposed- /proc/[0-9]*/cgroup; grep deposed/cgroup /proc/mounts; grep fuse.deposed /proc/mounts; \

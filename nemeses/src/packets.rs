@@ -1,5 +1,8 @@
 //! The fault `packets`: links between nodes lose, delay, double, reorder, corrupt or throttle packets.
 //!
+//! Where the kernels of all senders have an emulator for that, it is used, on their side; elsewhere packets
+//! go through a queue where they are received.
+//!
 //! It bit if on every link packets were counted to which something was done, and, where they are
 //! delayed, a ping over it took that much longer. It healed if our rules are gone and a ping takes no
 //! longer than its delay again.
@@ -9,7 +12,7 @@ use std::fmt::Write as _;
 use std::net::IpAddr;
 
 use async_trait::async_trait;
-use deposed_agent::netem::{PeerLink, Shape};
+use deposed_agent::netem::{Netem, Outgoing, PeerLink, Shape, Ssh};
 use deposed_agent::nfqueue::Nfqueue;
 use deposed_agent::{Sight, Spare, Spec};
 use deposed_core::{Choice, Effect, Evidence, FaultContext, FaultError, Nemesis};
@@ -47,6 +50,50 @@ pub(crate) struct Packets {
     agents: Agents,
     facts: BTreeMap<String, NodeFacts>,
     addrs: BTreeMap<String, BTreeSet<IpAddr>>,
+    /// By what the links of the last injection are bad.
+    means: Means,
+}
+
+/// By what links are bad.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Means {
+    /// The kernel's emulator (netem), where packets are sent.
+    Emulator,
+    /// A queue of netfilter, where they are received.
+    Queue,
+}
+
+impl Means {
+    /// The nodes on which something is done for it, each with the nodes at the other ends of its links.
+    fn nodes(self, bad: &Bad) -> BTreeMap<&String, BTreeSet<&String>> {
+        let mut nodes: BTreeMap<&String, BTreeSet<&String>> = BTreeMap::new();
+        for (from, to) in &bad.links {
+            let (here, there) = match self {
+                Self::Emulator => (from, to),
+                Self::Queue => (to, from),
+            };
+            nodes.entry(here).or_default().insert(there);
+        }
+        nodes
+    }
+
+    /// Prints something that contains [`Self::trace`] if a node's own tools see it.
+    const fn look(self) -> &'static str {
+        match self {
+            Self::Emulator => "PATH=$PATH:/usr/sbin:/sbin; tc qdisc show; true",
+            Self::Queue => {
+                "PATH=$PATH:/usr/sbin:/sbin\nfor t in iptables ip6tables; do\n\
+                 $t -w 5 -t mangle -S DEPOSED-QUEUE 2>/dev/null; done; true"
+            }
+        }
+    }
+
+    const fn trace(self) -> &'static str {
+        match self {
+            Self::Emulator => "qdisc prio de05: ",
+            Self::Queue => "-j NFQUEUE",
+        }
+    }
 }
 
 /// Which links are meant.
@@ -70,15 +117,6 @@ impl Bad {
     fn read(choice: &Choice) -> Result<Self, FaultError> {
         serde_json::from_value(choice.what.clone())
             .map_err(|error| FaultError::Unsupported(format!("not a choice of links: {error}")))
-    }
-
-    /// Who sends over a bad link, by who receives.
-    fn receivers(&self) -> BTreeMap<&String, BTreeSet<&String>> {
-        let mut receivers: BTreeMap<&String, BTreeSet<&String>> = BTreeMap::new();
-        for (from, to) in &self.links {
-            receivers.entry(to).or_default().insert(from);
-        }
-        receivers
     }
 }
 
@@ -191,8 +229,8 @@ impl Packets {
         let (shape, target) =
             words::read(text, &unknown, parse_shape, |word| Links::parse(word, nodes))?;
         let (facts, addrs) = (BTreeMap::new(), BTreeMap::new());
-        let (claims, agents) = (claims.clone(), agents.clone());
-        Ok(Self { shape, target, claims, agents, facts, addrs })
+        let (claims, agents, means) = (claims.clone(), agents.clone(), Means::Queue);
+        Ok(Self { shape, target, claims, agents, facts, addrs, means })
     }
 
     /// One or two kinds of mischief.
@@ -244,6 +282,17 @@ impl Packets {
         here.into_iter().chain(there).collect()
     }
 
+    /// What `sender` sends as it is, for the same reason.
+    fn spared_on_the_way_out(&self, sender: &str, receiver: &str) -> BTreeSet<Ssh> {
+        let controllers: BTreeSet<IpAddr> =
+            self.facts.values().filter_map(|facts| Some(facts.ssh?.from)).collect();
+        let is_controller = |node: &str| !self.addrs[node].is_disjoint(&controllers);
+        let port = |node: &str| self.facts[node].ssh.map(|ssh| ssh.port);
+        let to_peer = port(receiver).filter(|_| is_controller(sender)).map(Ssh::ToPeer);
+        let from_here = port(sender).filter(|_| is_controller(receiver)).map(Ssh::FromHere);
+        to_peer.into_iter().chain(from_here).collect()
+    }
+
     /// Pings every sender of a bad link from its receiver, and says how long that took, in
     /// milliseconds, by receiver and sender; absent where nothing came back. A few packets go over
     /// every link, whatever the store does.
@@ -252,7 +301,7 @@ impl Packets {
         cx: &FaultContext,
         bad: &Bad,
     ) -> Result<BTreeMap<(String, String), f64>, FaultError> {
-        let scripts = bad.receivers().into_iter().map(|(receiver, senders)| {
+        let scripts = Means::Queue.nodes(bad).into_iter().map(|(receiver, senders)| {
             let mut script = String::from("PATH=$PATH:/usr/sbin:/sbin:/usr/bin:/bin\n");
             for sender in senders {
                 let addr = cx.cluster.nodes().find(|node| *node.name == **sender).map(|n| n.addr);
@@ -279,14 +328,60 @@ impl Packets {
         Ok(took)
     }
 
-    /// Nodes whose rules are there, as their own tools see it.
+    /// Nodes where something of ours is, as their own tools see it.
     async fn ruled(&self, cx: &FaultContext, bad: &Bad) -> Result<BTreeSet<String>, FaultError> {
-        let script = "PATH=$PATH:/usr/sbin:/sbin\nfor t in iptables ip6tables; do\n\
-                      $t -w 5 -t mangle -S DEPOSED-QUEUE 2>/dev/null; done; true";
-        let nodes = bad.receivers().into_keys().map(|node| (node.clone(), script.to_owned()));
-        let printed = all(on_each(&cx.cluster, nodes).await)?;
-        let ruled = printed.into_iter().filter(|(_, text)| text.contains("-j NFQUEUE"));
+        let nodes = self.means.nodes(bad).into_keys();
+        let scripts = nodes.map(|node| (node.clone(), self.means.look().to_owned()));
+        let printed = all(on_each(&cx.cluster, scripts.collect::<Vec<_>>()).await)?;
+        let ruled = printed.into_iter().filter(|(_, text)| text.contains(self.means.trace()));
         Ok(ruled.map(|(node, _)| node).collect())
+    }
+
+    /// What makes links bad, node by node.
+    fn specs(&self, means: Means, bad: &Bad) -> Vec<(String, Spec)> {
+        let nodes = means.nodes(bad).into_iter();
+        let spec = |(here, others): (&String, BTreeSet<&String>)| {
+            let spec = match means {
+                Means::Emulator => {
+                    let link = |to: &&String| Outgoing {
+                        peers: self.addrs[*to].clone(),
+                        shape: bad.shape,
+                        spared: self.spared_on_the_way_out(here, to),
+                    };
+                    Spec::Netem(Netem { links: others.iter().map(link).collect() })
+                }
+                Means::Queue => {
+                    let link = |from: &&String| PeerLink {
+                        peers: self.addrs[*from].clone(),
+                        shape: bad.shape,
+                        spared: self.spared(here, from),
+                    };
+                    let links = others.iter().map(link).collect();
+                    Spec::Nfqueue(Nfqueue { links, seed: bad.seed })
+                }
+            };
+            (here.clone(), spec)
+        };
+        nodes.map(spec).collect()
+    }
+
+    /// By what links can be made bad: by the emulator, unless a node refuses that, else by a queue, unless a
+    /// node has no iptables for it.
+    async fn means(&self, bad: &Bad) -> Result<Means, FaultError> {
+        let refusal = match self.agents.check(self.specs(Means::Emulator, bad)).await {
+            Ok(()) => return Ok(Means::Emulator),
+            Err(FaultError::Unsupported(refusal)) => refusal,
+            Err(error) => return Err(error),
+        };
+        let without = self.facts.iter().find(|(_, facts)| !facts.iptables);
+        if let Some((node, _)) = without {
+            return Err(FaultError::Unsupported(format!(
+                "{node} has no working iptables, with which packets could be held; install it there \
+                 (apt-get install iptables). The kernel's emulator cannot be used either: {refusal}"
+            )));
+        }
+        tracing::info!(refusal, "packets go through a queue, not through the kernel's emulator");
+        Ok(Means::Queue)
     }
 }
 
@@ -303,14 +398,14 @@ impl Nemesis for Packets {
         self.facts =
             printed.into_iter().map(|(n, text)| (n, firewall::parse_facts(&text))).collect();
         self.addrs = own_addrs(cx, &self.facts)?;
-        let without = self.facts.iter().find(|(_, facts)| !facts.iptables);
-        if let Some((node, _)) = without {
-            return Err(FaultError::Unsupported(format!(
-                "{node} has no working iptables, which packets are held with; install it there \
-                 (apt-get install iptables)"
-            )));
-        }
-        self.agents.start(&cx.cluster).await
+        self.agents.start(&cx.cluster).await?;
+        // What is going to be drawn may be what only a queue can do.
+        let doubling = Shape { duplicate_pct: 1.0, ..Shape::default() };
+        let nodes = node_names(cx);
+        let pairs = nodes.iter().flat_map(|from| nodes.iter().map(move |to| (from, to)));
+        let links = pairs.filter(|(from, to)| from != to);
+        let links = links.map(|(from, to)| (from.clone(), to.clone())).collect();
+        self.means(&Bad { shape: self.shape.unwrap_or(doubling), links, seed: 0 }).await.map(drop)
     }
 
     async fn choose(
@@ -347,16 +442,8 @@ impl Nemesis for Packets {
         name: &str,
     ) -> Result<(), FaultError> {
         let bad = Bad::read(choice)?;
-        let specs = bad.receivers().into_iter().map(|(receiver, senders)| {
-            let link = |sender: &String| PeerLink {
-                peers: self.addrs[sender].clone(),
-                shape: bad.shape,
-                spared: self.spared(receiver, sender),
-            };
-            let links = senders.into_iter().map(link).collect();
-            (receiver.clone(), Spec::Nfqueue(Nfqueue { links, seed: bad.seed }))
-        });
-        self.agents.apply(name, specs.collect()).await
+        self.means = self.means(&bad).await?;
+        self.agents.apply(name, self.specs(self.means, &bad)).await
     }
 
     async fn evidence(
@@ -381,12 +468,13 @@ impl Nemesis for Packets {
             quick = took.into_iter().chain(quick).reduce(f64::min);
         }
         let ruled = self.ruled(cx, &bad).await?;
-        let receivers: Vec<String> = bad.receivers().into_keys().cloned().collect();
-        let bare = receivers.iter().filter(|node| !ruled.contains(*node));
+        let nodes: Vec<String> = self.means.nodes(&bad).into_keys().cloned().collect();
+        let bare = nodes.iter().filter(|node| !ruled.contains(*node));
         findings.doubt(bare.map(|node| format!("{node} has no rule of ours")));
-        findings.ask(&self.agents, name, &receivers).await?;
+        findings.ask(&self.agents, name, &nodes).await?;
         let ping = quick.map_or(String::new(), |ms| format!(", a ping takes {ms:.1} ms or more"));
-        let told = format!("{} on {} links{ping}", total(&findings.seen), bad.links.len());
+        let total = total(self.means, &findings.seen);
+        let told = format!("{total} on {} links{ping}", bad.links.len());
         Ok(findings.told_as(told))
     }
 
@@ -397,9 +485,9 @@ impl Nemesis for Packets {
         name: &str,
     ) -> Result<Evidence, FaultError> {
         let bad = Bad::read(choice)?;
-        let receivers: Vec<String> = bad.receivers().into_keys().cloned().collect();
+        let nodes: Vec<String> = self.means.nodes(&bad).into_keys().cloned().collect();
         let mut doubts = Vec::new();
-        for (node, undone) in self.agents.undo(name, &receivers).await {
+        for (node, undone) in self.agents.undo(name, &nodes).await {
             match undone {
                 Ok(sight) if sight.holds => {}
                 Ok(sight) => doubts.push(format!("{node}: {}", sight.summary)),
@@ -409,7 +497,7 @@ impl Nemesis for Packets {
         let ruled = self.ruled(cx, &bad).await?;
         doubts.extend(ruled.into_iter().map(|node| format!("{node} still has rules of ours")));
         let (effect, summary) = match doubts.is_empty() {
-            true => (Effect::Proven, format!("no packet is held on {}", receivers.join(" "))),
+            true => (Effect::Proven, format!("no packet is held on {}", nodes.join(" "))),
             false => (Effect::Indeterminate, doubts.join("; ")),
         };
         Ok(Evidence { effect, summary, figures: serde_json::Value::Null })
@@ -417,10 +505,17 @@ impl Nemesis for Packets {
 }
 
 /// What was done on all links together, in words.
-fn total(seen: &BTreeMap<String, Sight>) -> String {
-    let links = seen.values().filter_map(|sight| sight.figures["from"].as_object());
+fn total(means: Means, seen: &BTreeMap<String, Sight>) -> String {
+    let side = match means {
+        Means::Emulator => "to",
+        Means::Queue => "from",
+    };
+    let links = seen.values().filter_map(|sight| sight.figures[side].as_object());
     let counts: Vec<&serde_json::Value> = links.flat_map(|links| links.values()).collect();
     let sum = |what: &str| counts.iter().filter_map(|counts| counts[what].as_u64()).sum::<u64>();
+    if means == Means::Emulator {
+        return format!("{} packets emulated, {} lost", sum("packets"), sum("lost"));
+    }
     let (passed, held_ns) = (sum("passed"), sum("held_ns"));
     let mean = held_ns as f64 / passed.max(1) as f64 / 1e6;
     let mut text = format!("{passed} packets held for {mean:.1} ms on average");

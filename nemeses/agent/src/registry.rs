@@ -102,6 +102,8 @@ primitives! {
     Supervisor(crate::supervisor::Supervisor),
     /// Processes get little memory or processor time.
     Limit(crate::limit::Limit),
+    /// Links are bad, by the kernel's emulator.
+    Netem(crate::netem::Netem),
     /// Links are bad, by a queue of netfilter.
     Nfqueue(crate::nfqueue::Nfqueue),
     /// The power of a disk is cut, and its store is down until it is undone.

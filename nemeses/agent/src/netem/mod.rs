@@ -1,5 +1,8 @@
-//! Bad links, by the kernel's own emulator (`tc qdisc … netem`), where it has one.
+//! Bad links: what happens to their packets, and, where the kernel has it, its own emulator for that
+//! (`tc qdisc … netem`). Elsewhere packets go through [a queue](crate::nfqueue).
 
+mod discipline;
+mod emulator;
 mod shape;
 
 use std::collections::BTreeSet;
@@ -9,6 +12,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::Spare;
 
+pub use emulator::{Netem, Outgoing, Ssh};
 pub use shape::Shape;
 pub(crate) use shape::{Fate, Link};
 

@@ -25,7 +25,7 @@ pub struct Shape {
 }
 
 /// Longest that packets wait for a link that passes less than is sent; what would wait longer is lost.
-const BACKLOG_MAX: Duration = Duration::from_secs(1);
+pub(super) const BACKLOG_MAX: Duration = Duration::from_secs(1);
 
 impl Shape {
     /// What is wrong with it, if anything.
