@@ -1,5 +1,6 @@
-//! Lists that are read over and over: what was skipped or shared while reading is what it would have
-//! been if every list had been read by itself. (Unit tests cut files into blocks too small for that.)
+//! Lists that are read over and over, and answers that repeat what was asked: what was skipped or
+//! shared while reading is what it would have been if every value had been read by itself. (Unit tests
+//! cut files into blocks too small for that.)
 
 use deposed_history::{Header, History, Op, OpRef, OpType, Process, Value, edn, jsonl, read_str};
 
@@ -54,15 +55,43 @@ fn reads(seed: u64) -> Vec<Op> {
     ops
 }
 
+/// Calls of processes that take turns, and whose completions mostly repeat what was asked, or nearly.
+fn calls(seed: u64) -> Vec<Op> {
+    const PROCESSES: [u32; 4] = [0, 1, 64, 129];
+    let mut random = Random(seed);
+    let mut asked: [Option<Value>; 4] = [const { None }; 4];
+    let mut ops = Vec::new();
+    for index in 0..400 {
+        let at = random.below(4) as usize;
+        let value = match random.below(4) {
+            0 => Value::Int(random.below(20) as i64),
+            _ => Value::List((0..random.below(4)).map(|_| element(&mut random)).collect()),
+        };
+        let (kind, value) = match asked[at].take() {
+            None => {
+                asked[at] = Some(value.clone());
+                (OpType::Invoke, value)
+            }
+            Some(same) if random.below(3) > 0 => (OpType::Fail, same),
+            Some(Value::List(mut longer)) if random.below(2) > 0 => {
+                longer.push(value);
+                (OpType::Ok, Value::List(longer))
+            }
+            Some(_) => (OpType::Ok, value),
+        };
+        ops.push(Op { index, ..Op::new(kind, Process::Client(PROCESSES[at]), "txn", value) });
+    }
+    ops
+}
+
 fn ops(history: &History) -> Vec<Op> {
     history.ops().map(OpRef::to_op).collect()
 }
 
-/// Random lists come back as they were written, as JSON and as EDN.
+/// Random lists, and calls, come back as they were written, as JSON and as EDN.
 #[test]
 fn lists_come_back() {
-    for seed in 0..200 {
-        let written = reads(seed);
+    for (seed, written) in (0..200).flat_map(|seed| [(seed, reads(seed)), (seed, calls(seed))]) {
         let history = History::from_ops(Header::default(), &written);
         let (mut json, mut other) = (Vec::new(), Vec::new());
         jsonl::write(&mut json, &history).expect("a Vec takes it");

@@ -195,7 +195,16 @@ impl<'t> Edn<'t> {
     }
 
     fn event(&mut self, part: &mut Part) -> Result<(), Halt> {
-        let mut draft = Draft::new(self.scan.line);
+        let (start, line) = (self.scan.at, self.scan.line);
+        let mut draft = Draft::new(line);
+        if self.usual_event(&mut draft).is_some() {
+            draft.finish(&mut self.scan.arena, part);
+            return Ok(());
+        }
+        (self.scan.at, self.scan.line) = (start, line);
+        self.scan.stack.clear();
+        self.scan.discard = false;
+        draft = Draft::new(line);
         self.scan.at += 1;
         loop {
             self.space(0)?;
@@ -235,12 +244,52 @@ impl<'t> Edn<'t> {
         Ok(())
     }
 
+    /// An event exactly as [`edn::write_op`](crate::edn::write_op) writes it, and Jepsen's history
+    /// simulator, which is quicker than to look for its fields. `None` if it is not, however far that
+    /// was found out.
+    #[inline]
+    fn usual_event(&mut self, draft: &mut Draft) -> Option<()> {
+        let scan = &mut self.scan;
+        scan.expect("{:index ")?;
+        draft.index = Some(scan.natural()?);
+        if scan.word(", :time ") {
+            draft.time = Some(scan.natural()?);
+        }
+        scan.expect(", :type ")?;
+        if !draft.plain(Field::Type, scan, &KEYWORDS) {
+            return None;
+        }
+        scan.expect(", :process ")?;
+        if !draft.plain(Field::Process, scan, &KEYWORDS) {
+            return None;
+        }
+        scan.expect(", :f :")?;
+        scan.at -= 1;
+        draft.f = self.keyword().ok()?.symbol();
+        self.scan.expect(", :value ")?;
+        self.event_value(draft).ok()?;
+        self.scan.expect("}")
+    }
+
+    /// Reads the value of an event.
+    #[inline]
+    fn event_value(&mut self, draft: &mut Draft) -> Result<(), Halt> {
+        if let Some(value) = self.scan.repeated(draft) {
+            draft.value = value;
+            return Ok(());
+        }
+        let start = self.scan.at;
+        draft.value = self.value(1)?;
+        self.scan.note_asked(draft, start);
+        Ok(())
+    }
+
     #[inline]
     fn field(&mut self, field: Field, draft: &mut Draft) -> Result<(), Halt> {
         let start = self.scan.at;
         match field {
             Field::Key => draft.key = Some(self.value(1)?),
-            Field::Value => draft.value = self.value(1)?,
+            Field::Value => self.event_value(draft)?,
             Field::Error => draft.error = self.value(1)?,
             Field::F | Field::Node => {
                 let cell = self.value(1)?;

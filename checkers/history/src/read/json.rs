@@ -167,7 +167,7 @@ impl Json<'_> {
         scan.expect(",\"f\":")?;
         draft.f = Some(self.symbol().ok()?);
         self.scan.expect(",\"value\":")?;
-        draft.value = self.value(0).ok()?;
+        self.event_value(draft).ok()?;
         if self.scan.word(",\"error\":") {
             draft.error = self.value(0).ok()?;
         }
@@ -196,7 +196,7 @@ impl Json<'_> {
         let start = self.scan.at;
         match field {
             Field::Key => draft.key = Some(self.value(0)?),
-            Field::Value => draft.value = self.value(0)?,
+            Field::Value => self.event_value(draft)?,
             Field::Error => draft.error = self.value(0)?,
             _ if self.scan.word("null") => {}
             Field::F if self.scan.peek() == Some(b'"') => draft.f = Some(self.symbol()?),
@@ -210,6 +210,19 @@ impl Json<'_> {
                 draft.flaw.get_or_insert_with(|| self.scan.flaw(start, what, ""));
             }
         }
+        Ok(())
+    }
+
+    /// Reads the value of an event.
+    #[inline]
+    fn event_value(&mut self, draft: &mut Draft) -> Result<(), Halt> {
+        if let Some(value) = self.scan.repeated(draft) {
+            draft.value = value;
+            return Ok(());
+        }
+        let start = self.scan.at;
+        draft.value = self.value(0)?;
+        self.scan.note_asked(draft, start);
         Ok(())
     }
 

@@ -8,6 +8,7 @@
 //! killed recorder leaves, is passed over with a warning; anything else that is wrong is an error
 //! with line and column.
 
+mod asked;
 mod draft;
 mod echo;
 mod edn;

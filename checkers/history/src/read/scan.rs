@@ -1,6 +1,7 @@
 //! A cursor over a block of text, and where it stopped.
 
-use super::draft::Field;
+use super::asked::Asked;
+use super::draft::{Draft, Field};
 use super::echo::{Echo, Echoed};
 use super::source::Block;
 use crate::arena::{Arena, Cell, Growing};
@@ -86,6 +87,7 @@ pub(super) struct Scan<'t> {
     pub(super) unescaped: String,
     short: [Short; 64],
     echo: Echo,
+    asked: Asked,
 }
 
 /// Where a list begins, and what is known of it.
@@ -123,6 +125,7 @@ impl<'t> Scan<'t> {
             unescaped: String::new(),
             short: [Short { bits: 0, len: 0, symbol: Symbol(0) }; 64],
             echo: Echo::new(),
+            asked: Asked::new(),
         }
     }
 
@@ -246,6 +249,20 @@ impl<'t> Scan<'t> {
         };
         self.stack.truncate(base);
         cell
+    }
+
+    /// The value at the cursor, if it repeats what the event's process asked for; then past it.
+    #[inline]
+    pub(super) fn repeated(&mut self, draft: &Draft) -> Option<Cell> {
+        let (value, end) = self.asked.repeated(draft, self.bytes, self.at)?;
+        self.at = end;
+        Some(value)
+    }
+
+    /// Notes the value of an event, which began at the byte `start` and ends at the cursor.
+    #[inline]
+    pub(super) fn note_asked(&mut self, draft: &Draft, start: usize) {
+        self.asked.note(draft, self.bytes, start..self.at);
     }
 
     /// Opens a list, the cursor past its bracket. `Err` holds all of it, the cursor past its end, if
