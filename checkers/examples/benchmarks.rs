@@ -11,6 +11,8 @@
 
 #[path = "../benches/histories/mod.rs"]
 mod histories;
+#[path = "../tests/simulator/mod.rs"]
+mod simulator;
 #[path = "../history/benches/histories/mod.rs"]
 mod transactions;
 
@@ -22,9 +24,10 @@ use std::process::Command;
 use std::time::{Duration, Instant};
 
 use deposed_checkers::{Budget, ModelOptions, Verdict, checker};
-use deposed_history::{ReadOptions, jsonl, read};
+use deposed_history::{ReadOptions, edn, jsonl, read};
 use histories::{Shape, registers};
 use serde::{Deserialize, Serialize};
+use simulator::{Isolation, Simulation};
 
 type Outcome<T> = Result<T, Box<dyn Error>>;
 
@@ -32,13 +35,42 @@ type Outcome<T> = Result<T, Box<dyn Error>>;
 struct Series {
     name: &'static str,
     model: &'static str,
+    /// The level that is demanded, if not the model's strongest.
+    level: Option<&'static str>,
     make: Make,
     calls: &'static [usize],
+    /// The answer, which is asserted.
+    verdict: Verdict,
 }
 
 enum Make {
-    Registers { processes: usize, keys: usize, values: Option<u64>, cas: bool, info: u64 },
+    Registers {
+        processes: usize,
+        keys: usize,
+        values: Option<u64>,
+        cas: bool,
+        info: u64,
+    },
     ListAppend,
+    /// Transactions of a store with so much isolation, in EDN.
+    Simulated {
+        isolation: Isolation,
+        append: bool,
+    },
+}
+
+/// A series of which nothing special is to be said.
+const fn series(
+    name: &'static str,
+    model: &'static str,
+    make: Make,
+    calls: &'static [usize],
+) -> Series {
+    Series { name, model, level: None, make, calls, verdict: Verdict::Valid }
+}
+
+const fn simulated(isolation: Isolation, append: bool) -> Make {
+    Make::Simulated { isolation, append }
 }
 
 const fn few(processes: usize, info: u64) -> Make {
@@ -49,66 +81,88 @@ const LENGTHS: &[usize] = &[10_000, 100_000, 1_000_000, 10_000_000];
 
 /// Decided in one pass, or by searches that have little choice: the cost of a call does not grow.
 const GROWTH: &[Series] = &[
+    series(
+        "unique values, one key, cas, 0.5% info, 20 processes",
+        "cas-register",
+        Make::Registers { processes: 20, keys: 0, values: None, cas: true, info: 50 },
+        LENGTHS,
+    ),
+    series(
+        "unique values, 100 keys, 20 processes",
+        "register",
+        Make::Registers { processes: 20, keys: 100, values: None, cas: false, info: 0 },
+        LENGTHS,
+    ),
+    series(
+        "5 values, one key, cas, 5 processes",
+        "cas-register",
+        few(5, 0),
+        &[10_000, 100_000, 1_000_000],
+    ),
+    series("list-append, all commit, 20 processes", "list-append", Make::ListAppend, LENGTHS),
+];
+
+/// Transactions of which many fail, as a store under contention has them.
+const TRANSACTIONS: &[Series] = &[
+    series(
+        "list-append, strict-serializable store, strict-serializable",
+        "list-append",
+        simulated(Isolation::StrictSerializable, true),
+        &[10_000, 100_000, 1_000_000],
+    ),
     Series {
-        name: "unique values, one key, cas, 0.5% info, 20 processes",
-        model: "cas-register",
-        make: Make::Registers { processes: 20, keys: 0, values: None, cas: true, info: 50 },
-        calls: LENGTHS,
+        level: Some("snapshot-isolation"),
+        ..series(
+            "list-append, snapshot store, snapshot-isolation",
+            "list-append",
+            simulated(Isolation::Snapshot, true),
+            &[100_000, 1_000_000],
+        )
     },
     Series {
-        name: "unique values, 100 keys, 20 processes",
-        model: "register",
-        make: Make::Registers { processes: 20, keys: 100, values: None, cas: false, info: 0 },
-        calls: LENGTHS,
+        verdict: Verdict::Invalid,
+        ..series(
+            "list-append, snapshot store, strict-serializable",
+            "list-append",
+            simulated(Isolation::Snapshot, true),
+            &[100_000, 1_000_000],
+        )
     },
     Series {
-        name: "5 values, one key, cas, 5 processes",
-        model: "cas-register",
-        make: few(5, 0),
-        calls: &[10_000, 100_000, 1_000_000],
+        level: Some("read-committed"),
+        ..series(
+            "list-append, read-committed store, read-committed",
+            "list-append",
+            simulated(Isolation::ReadCommitted, true),
+            &[100_000, 1_000_000],
+        )
     },
     Series {
-        name: "list-append, strict-serializable, 20 processes",
-        model: "list-append",
-        make: Make::ListAppend,
-        calls: &[10_000, 100_000, 1_000_000],
+        verdict: Verdict::Invalid,
+        ..series(
+            "list-append, careless store, strict-serializable",
+            "list-append",
+            simulated(Isolation::ReadUncommitted, true),
+            &[10_000],
+        )
     },
+    series(
+        "rw-register, strict-serializable store, strict-serializable",
+        "rw-register",
+        simulated(Isolation::StrictSerializable, false),
+        &[100_000, 1_000_000],
+    ),
 ];
 
 /// One key, few values, many calls open at once: searches.
 const SEARCHES: &[Series] = &[
-    Series { name: "5 processes", model: "cas-register", make: few(5, 0), calls: &[1_000, 10_000] },
-    Series {
-        name: "10 processes",
-        model: "cas-register",
-        make: few(10, 0),
-        calls: &[1_000, 10_000],
-    },
-    Series {
-        name: "20 processes",
-        model: "cas-register",
-        make: few(20, 0),
-        calls: &[1_000, 10_000],
-    },
-    Series { name: "30 processes", model: "cas-register", make: few(30, 0), calls: &[10_000] },
-    Series {
-        name: "20 processes, 0.1% info",
-        model: "cas-register",
-        make: few(20, 10),
-        calls: &[10_000],
-    },
-    Series {
-        name: "30 processes, 0.1% info",
-        model: "cas-register",
-        make: few(30, 10),
-        calls: &[10_000],
-    },
-    Series {
-        name: "30 processes, 0.5% info",
-        model: "cas-register",
-        make: few(30, 50),
-        calls: &[10_000],
-    },
+    series("5 processes", "cas-register", few(5, 0), &[1_000, 10_000]),
+    series("10 processes", "cas-register", few(10, 0), &[1_000, 10_000]),
+    series("20 processes", "cas-register", few(20, 0), &[1_000, 10_000]),
+    series("30 processes", "cas-register", few(30, 0), &[10_000]),
+    series("20 processes, 0.1% info", "cas-register", few(20, 10), &[10_000]),
+    series("30 processes, 0.1% info", "cas-register", few(30, 10), &[10_000]),
+    series("30 processes, 0.5% info", "cas-register", few(30, 50), &[10_000]),
 ];
 
 /// What one process measured.
@@ -127,13 +181,14 @@ fn main() -> Outcome<()> {
     match args.peek().map(String::as_str) {
         Some("judge") => {
             let args: Vec<String> = args.skip(1).collect();
-            let measured = judge(&args[0], args[1].parse()?, &args[2..])?;
+            let measured = judge(&args[0], &args[1], args[2].parse()?, &args[3..])?;
             println!("{}", serde_json::to_string(&measured)?);
             return Ok(());
         }
         Some("make") => {
             let args: Vec<String> = args.skip(1).collect();
-            let series = GROWTH.iter().chain(SEARCHES).find(|series| series.name == args[0]);
+            let mut all = GROWTH.iter().chain(TRANSACTIONS).chain(SEARCHES);
+            let series = all.find(|series| series.name == args[0]);
             return make(series.ok_or("no such series")?, args[1].parse()?, Path::new(&args[2]));
         }
         _ => {}
@@ -149,13 +204,14 @@ fn main() -> Outcome<()> {
     let threads = std::thread::available_parallelism()?.get();
     println!("{threads} threads; times in ms, the least of several runs; memory in MiB.\n");
     table("How cost grows", GROWTH, &wanted, largest, threads)?;
+    table("Transactions", TRANSACTIONS, &wanted, largest, threads)?;
     table("Searches: one cas-register, 5 values", SEARCHES, &wanted, largest, threads)?;
     if let Some(folder) = logs {
         let mut files: Vec<String> = fs::read_dir(&folder)?
             .map(|entry| Ok(entry?.path().to_string_lossy().into_owned()))
             .collect::<Outcome<_>>()?;
         files.sort();
-        let measured = measure("cas-register", 1, &files)?;
+        let measured = measure("cas-register", None, 1, &files)?;
         println!("{} logs of {}, one thread, in all:", files.len(), folder.display());
         println!("read in {}, judged in {}.", ms(measured.parse), ms(measured.check));
     }
@@ -180,8 +236,11 @@ fn table(title: &str, all: &[Series], wanted: &str, largest: usize, threads: usi
                 return Err("the history could not be made".into());
             }
             let files = [path.to_string_lossy().into_owned()];
-            let one = measure(series.model, 1, &files)?;
-            let all = measure(series.model, threads, &files)?;
+            let one = measure(series.model, series.level, 1, &files)?;
+            let all = measure(series.model, series.level, threads, &files)?;
+            if [one.verdict, all.verdict] != [series.verdict; 2] {
+                return Err(format!("{} of {calls} calls: {}", series.name, all.verdict).into());
+            }
             println!(
                 "| {} | {calls} | {:.1} | {} | {} | {} | {} | {} | {} | {} | {} |",
                 series.name,
@@ -221,14 +280,24 @@ fn make(series: &Series, calls: usize, path: &Path) -> Outcome<()> {
             let [_, _, list_append, _] = transactions::KINDS;
             transactions::write(&mut out, list_append, calls as u64)?;
         }
+        Make::Simulated { isolation, append } => {
+            let invocations = calls;
+            let simulation = Simulation { isolation, append, invocations, ..Default::default() };
+            edn::write(&mut out, &simulation.run())?;
+        }
     }
     Ok(out.flush()?)
 }
 
 /// Has files judged by a process of its own.
-fn measure(model: &str, threads: usize, files: &[String]) -> Outcome<Measured> {
+fn measure(
+    model: &str,
+    level: Option<&str>,
+    threads: usize,
+    files: &[String],
+) -> Outcome<Measured> {
     let output = Command::new(std::env::current_exe()?)
-        .args(["judge", model, &threads.to_string()])
+        .args(["judge", model, level.unwrap_or_default(), &threads.to_string()])
         .args(files)
         .env("RAYON_NUM_THREADS", threads.to_string())
         .output()?;
@@ -238,15 +307,30 @@ fn measure(model: &str, threads: usize, files: &[String]) -> Outcome<Measured> {
     Ok(serde_json::from_slice(&output.stdout)?)
 }
 
+/// The processor time that all threads of this process have used; those that ended do not count.
+fn processor_time() -> Duration {
+    let threads = fs::read_dir("/proc/self/task").into_iter().flatten().flatten();
+    let nanos = threads.filter_map(|thread| {
+        let text = fs::read_to_string(thread.path().join("schedstat")).ok()?;
+        text.split(' ').next()?.parse::<u64>().ok()
+    });
+    Duration::from_nanos(nanos.sum())
+}
+
 /// How long is measured, and how often at least and at most.
 const RUNS_TIME: Duration = Duration::from_secs(4);
 const RUNS_MIN: usize = 3;
 const RUNS_MAX: usize = 50;
 
-/// Reads and judges files; times are sums over all of them.
-fn judge(model: &str, threads: usize, files: &[String]) -> Outcome<Measured> {
-    let checker = checker(model, &ModelOptions::default()).ok_or("no such model")??;
+/// Reads and judges files, at the model's strongest level if none is named; times are sums over all
+/// of them.
+fn judge(model: &str, level: &str, threads: usize, files: &[String]) -> Outcome<Measured> {
+    let consistency = Some(level.to_owned()).filter(|level| !level.is_empty());
+    let options = ModelOptions { consistency, ..ModelOptions::default() };
+    let checker = checker(model, &options).ok_or("no such model")??;
     let start = Instant::now();
+    // One thread alone: what it used does not depend on who else is busy.
+    let clock = || if threads == 1 { processor_time() } else { start.elapsed() };
     let mut measured: Option<Measured> = None;
     for run in 0..RUNS_MAX {
         if run >= RUNS_MIN && start.elapsed() > RUNS_TIME {
@@ -254,14 +338,15 @@ fn judge(model: &str, threads: usize, files: &[String]) -> Outcome<Measured> {
         }
         let (mut parse, mut check, mut verdict) = (Duration::ZERO, Duration::ZERO, Verdict::Valid);
         for file in files {
-            let began = Instant::now();
+            let began = clock();
             let loaded = read(File::open(file)?, &ReadOptions::default())?;
-            parse += began.elapsed();
-            let began = Instant::now();
+            parse += clock() - began;
+            let (began, limits_began) = (clock(), Instant::now());
             let limit = Duration::from_secs(600);
-            let budget = Budget::new(move || began.elapsed(), limit, 16 << 30, threads);
+            let elapsed = move || limits_began.elapsed();
+            let budget = Budget::new(elapsed, limit, 16 << 30, threads);
             verdict = verdict.max(checker.check(&loaded.history, &budget).verdict);
-            check += began.elapsed();
+            check += clock() - began;
         }
         measured = Some(match measured {
             None => Measured { verdict, parse, check, first: parse + check, peak_kib: peak_kib()? },

@@ -200,12 +200,11 @@ impl<'h, R: Reads<'h>> Part<'h, R> {
 
     #[inline]
     fn key(&mut self, key: Word) -> u32 {
-        let value = self.history.view(key);
-        if let Some(number) = self.key_numbers.find(value) {
+        if let Some(number) = self.key_numbers.find(self.history, key) {
             return number;
         }
         let number = self.keys.len() as u32;
-        self.key_numbers.insert(value, number);
+        self.key_numbers.insert(self.history.view(key), number);
         self.keys.push(key);
         number
     }

@@ -135,7 +135,7 @@ impl Facts {
                 next_in_chain[writer as usize] = NONE;
             }
         }
-        let nodes = add_order(order, &self.spans, nodes, &mut edges);
+        let nodes = add_order(order, self.spans.iter().copied(), nodes, &mut edges);
         edges.into_graph(nodes as usize)
     }
 }

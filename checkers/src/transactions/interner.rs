@@ -1,6 +1,6 @@
 //! Numbers for values: by a table where they are small whole numbers, as most are.
 
-use deposed_history::ValueRef;
+use deposed_history::{History, ValueRef, Word};
 use rustc_hash::FxHashMap;
 
 /// Stands for no number, no node, no transaction.
@@ -24,14 +24,13 @@ impl<'h> Interner<'h> {
 
     /// The number of a value that has one.
     #[inline]
-    pub(crate) fn find(&self, value: ValueRef<'h>) -> Option<u32> {
-        if let Some(slot) = index(value) {
-            match self.near.get(slot) {
-                Some(&NONE) | None => {}
-                Some(&number) => return Some(number),
-            }
+    pub(crate) fn find(&self, history: &'h History, value: Word) -> Option<u32> {
+        let slot = value.small_int().and_then(|n| usize::try_from(n).ok());
+        match slot.and_then(|slot| self.near.get(slot)) {
+            Some(&NONE) | None if self.far.is_empty() => None,
+            Some(&NONE) | None => self.far.get(&history.view(value)).copied(),
+            Some(&number) => Some(number),
         }
-        if self.far.is_empty() { None } else { self.far.get(&value).copied() }
     }
 
     /// Gives a value that has none a number.
@@ -58,29 +57,29 @@ fn index(value: ValueRef<'_>) -> Option<usize> {
 
 #[cfg(test)]
 mod tests {
+    use deposed_history::{Header, Op, OpType, Process, Value};
+
     use super::*;
 
     /// Small and large, dense and sparse values keep their numbers.
     #[test]
     fn numbers_are_kept() {
+        let values = [3, 1 << 40, -1, 40, 0, 30, i64::MAX].map(Value::Int);
+        let values = values.into_iter().chain([Value::str("x"), Value::Keyword("x".into())]);
+        let mut ops: Vec<Op> =
+            values.map(|v| Op::new(OpType::Invoke, Process::Client(0), "f", v)).collect();
+        let last = ops.len() as u32;
+        ops.push(Op::new(OpType::Invoke, Process::Client(0), "f", Value::Int(4)));
+        let history = History::from_ops(Header::default(), &ops);
+        let word = |at| history.op(at).word();
         let mut interner = Interner::default();
-        let values = [
-            ValueRef::Int(3),
-            ValueRef::Int(1 << 40),
-            ValueRef::Int(-1),
-            ValueRef::Int(40),
-            ValueRef::Str("x"),
-            ValueRef::Keyword("x"),
-            ValueRef::Int(0),
-            ValueRef::Int(30),
-        ];
-        for (number, value) in values.iter().enumerate() {
-            assert_eq!(interner.find(*value), None, "{value}");
-            interner.insert(*value, number as u32);
+        for at in 0..last {
+            assert_eq!(interner.find(&history, word(at)), None, "{at}");
+            interner.insert(history.view(word(at)), at);
         }
-        for (number, value) in values.iter().enumerate() {
-            assert_eq!(interner.find(*value), Some(number as u32), "{value}");
+        for at in 0..last {
+            assert_eq!(interner.find(&history, word(at)), Some(at), "{at}");
         }
-        assert_eq!(interner.find(ValueRef::Int(4)), None);
+        assert_eq!(interner.find(&history, word(last)), None);
     }
 }

@@ -32,9 +32,15 @@ impl Span {
     }
 }
 
-/// Adds the edges of an order between transactions, which are in the order of their invocations.
-/// Auxiliary nodes are numbered from `nodes`; returns how many nodes there are then.
-pub(crate) fn add_order(kind: OrderKind, spans: &[Span], nodes: u32, edges: &mut Edges<'_>) -> u32 {
+/// Adds the edges of an order between transactions, which are in the order of their invocations and
+/// are gone through a few times. Auxiliary nodes are numbered from `nodes`; returns how many nodes
+/// there are then.
+pub(crate) fn add_order(
+    kind: OrderKind,
+    spans: impl Iterator<Item = Span> + Clone,
+    nodes: u32,
+    edges: &mut Edges<'_>,
+) -> u32 {
     match kind {
         OrderKind::Data => nodes,
         OrderKind::Process => {
@@ -47,7 +53,7 @@ pub(crate) fn add_order(kind: OrderKind, spans: &[Span], nodes: u32, edges: &mut
 
 /// A chain for each process. Whether a transaction without a return took effect before the next
 /// one of its process is not known, so nothing follows from it.
-fn add_processes(spans: &[Span], edges: &mut Edges<'_>) {
+fn add_processes(spans: impl Iterator<Item = Span>, edges: &mut Edges<'_>) {
     let mut last: FxHashMap<Process, u32> = FxHashMap::default();
     for span in spans {
         if let Some(&before) = last.get(&span.process).filter(|_| !planted(Bug::ProcessesForgotten))
@@ -64,7 +70,11 @@ const RETURN: u32 = 1 << 31;
 
 /// One chain of barriers through all of time: a barrier after each run of returns. A return leads
 /// to its barrier, and the last barrier to an invocation: fewer than three edges a transaction.
-fn add_real_time(spans: &[Span], nodes: u32, edges: &mut Edges<'_>) -> u32 {
+fn add_real_time(
+    spans: impl Iterator<Item = Span> + Clone,
+    nodes: u32,
+    edges: &mut Edges<'_>,
+) -> u32 {
     let mut barriers = nodes;
     let mut in_returns = false;
     for event in events(spans) {
@@ -89,13 +99,17 @@ fn add_real_time(spans: &[Span], nodes: u32, edges: &mut Edges<'_>) -> u32 {
 }
 
 /// Nodes in the order of their invocations and returns, the latter with the bit [`RETURN`].
-fn events(spans: &[Span]) -> Vec<u32> {
+fn events(spans: impl Iterator<Item = Span> + Clone) -> Vec<u32> {
     /// Above as many positions an event, sorting is cheaper than a table of positions.
     const POSITIONS_PER_EVENT_MAX: usize = 16;
-    let ends = |span: &Span| [(span.invoke, span.node), (span.ret, span.node | RETURN)];
-    let all = || spans.iter().flat_map(ends).filter(|&(position, _)| position != NONE);
-    let length = all().map(|(position, _)| position as usize + 1).max().unwrap_or(0);
-    if length > POSITIONS_PER_EVENT_MAX * spans.len() {
+    let ends = |span: Span| [(span.invoke, span.node), (span.ret, span.node | RETURN)];
+    let all = || spans.clone().flat_map(ends).filter(|&(position, _)| position != NONE);
+    let (mut count, mut length) = (0, 0);
+    for (position, _) in all() {
+        count += 1;
+        length = length.max(position as usize + 1);
+    }
+    if length > POSITIONS_PER_EVENT_MAX * count {
         let mut sorted: Vec<(u32, u32)> = all().collect();
         sorted.sort_unstable();
         return sorted.into_iter().map(|(_, event)| event).collect();

@@ -82,16 +82,8 @@ fn commit_seen(txns: &mut Txns<'_>) -> Vec<u32> {
             readers[mop.what as usize] = txn;
         }
     }
-    for (value, &reader) in readers.iter().enumerate() {
-        let written = txns.written[value];
-        if reader != NONE
-            && written.writer != NONE
-            && !written.ambiguous
-            && !planted(Bug::OpenNeverHappens)
-        {
-            txns.commit(written.writer);
-        }
-    }
+    let seen = (0..).zip(&readers).filter(|&(_, &reader)| reader != NONE);
+    txns.settle(seen.map(|(value, _)| value));
     readers
 }
 

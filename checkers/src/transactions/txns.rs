@@ -7,6 +7,7 @@ use deposed_history::{Call, History, Outcome, ValueRef, Word};
 use super::decode::{ODDITIES_MAX, Oddity, Part, RawMop, RawTxn, Reads, Status, decode};
 use super::graph::Stop;
 use super::interner::{Interner, NONE};
+use super::planted::{Bug, planted};
 use crate::budget::{Budget, Held};
 use crate::parallel::in_parallel;
 
@@ -79,6 +80,9 @@ pub(crate) struct Txns<'h> {
     mops: Vec<Mop>,
     keys: Vec<Word>,
     pub(crate) written: Vec<Written>,
+    /// By value: the transaction that wrote it, if it is known and counts, or [`NONE`]. All that
+    /// graphs ask of values, in one word each.
+    writers: Vec<u32>,
     texts: Vec<Word>,
     value_numbers: Vec<Interner<'h>>,
     /// The last value each key got, and from which transaction: to find intermediate writes.
@@ -141,7 +145,8 @@ impl<'h> Txns<'h> {
         let bytes = (txns + 1) * size_of::<Txn>()
             + mops * size_of::<Mop>()
             + keys * (size_of::<Interner<'_>>() + size_of::<Word>() + Interner::BYTES_PER_VALUE)
-            + values * (size_of::<Written>() + size_of::<Word>() + BYTES_PER_NUMBER);
+            + values
+                * (size_of::<Written>() + size_of::<u32>() + size_of::<Word>() + BYTES_PER_NUMBER);
         let mut all = Self {
             history,
             held: budget.hold(bytes as u64)?,
@@ -149,6 +154,7 @@ impl<'h> Txns<'h> {
             mops: Vec::with_capacity(mops),
             keys: Vec::new(),
             written: Vec::with_capacity(values),
+            writers: Vec::new(),
             texts: Vec::with_capacity(values),
             value_numbers: Vec::new(),
             last_write: Vec::new(),
@@ -224,12 +230,11 @@ impl<'h> Txns<'h> {
     }
 
     fn key(&mut self, key: Word, numbers: &mut Interner<'h>) -> u32 {
-        let value = self.history.view(key);
-        if let Some(number) = numbers.find(value) {
+        if let Some(number) = numbers.find(self.history, key) {
             return number;
         }
         let number = self.keys.len() as u32;
-        numbers.insert(value, number);
+        numbers.insert(self.history.view(key), number);
         self.keys.push(key);
         self.value_numbers.push(Interner::default());
         self.last_write.push((NONE, NONE));
@@ -239,13 +244,12 @@ impl<'h> Txns<'h> {
     /// The number of a value under a key, new or known.
     #[inline]
     pub(crate) fn value(&mut self, key: u32, word: Word) -> u32 {
-        let value = self.history.view(word);
         let numbers = &mut self.value_numbers[key as usize];
-        if let Some(number) = numbers.find(value) {
+        if let Some(number) = numbers.find(self.history, word) {
             return number;
         }
         let number = self.written.len() as u32;
-        numbers.insert(value, number);
+        numbers.insert(self.history.view(word), number);
         self.written.push(Written {
             key,
             writer: NONE,
@@ -267,9 +271,23 @@ impl<'h> Txns<'h> {
         self.keys.len()
     }
 
-    /// Notes that an open transaction did happen.
-    pub(crate) fn commit(&mut self, txn: u32) {
-        self.list[txn as usize].status = Status::Committed;
+    /// Takes note of all values that were seen: the open transactions that wrote one of them happened,
+    /// and no others did. Before, no value has a [writer](Self::writer).
+    pub(crate) fn settle(&mut self, seen: impl Iterator<Item = u32>) {
+        if self.list.iter().any(|txn| txn.status == Status::Open) && !planted(Bug::OpenNeverHappens)
+        {
+            for value in seen {
+                let written = &self.written[value as usize];
+                if written.writer != NONE && !written.ambiguous {
+                    self.list[written.writer as usize].status = Status::Committed;
+                }
+            }
+        }
+        let counts = |written: &Written| {
+            written.writer != NONE && !written.ambiguous && self.is_committed(written.writer)
+        };
+        let writer = |written| if counts(written) { written.writer } else { NONE };
+        self.writers = self.written.iter().map(writer).collect();
     }
 
     /// The micro-operations of a transaction; none of one that failed, no reads of one that is open.
@@ -322,8 +340,7 @@ impl<'h> Txns<'h> {
     /// The transaction that wrote a value, if it is known and counts.
     #[inline]
     pub(crate) fn writer(&self, value: u32) -> Option<u32> {
-        let Written { writer, ambiguous, .. } = self.written[value as usize];
-        (writer != NONE && !ambiguous && self.is_committed(writer)).then_some(writer)
+        Some(self.writers[value as usize]).filter(|&writer| writer != NONE)
     }
 
     /// A key as it was written.

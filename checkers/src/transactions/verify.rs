@@ -78,7 +78,9 @@ pub(crate) fn verify<'h>(
     let mut raw = Raw {
         history,
         workload,
-        only_txns: history.calls().iter().any(|call| history.op(call.invoke).f() == "txn"),
+        only_txns: history.symbol("txn").is_some_and(|txn| {
+            history.calls().iter().any(|call| history.op(call.invoke).f_symbol() == txn)
+        }),
         writers: FxHashMap::default(),
         shown: FxHashSet::default(),
     };
@@ -159,8 +161,20 @@ impl<'h> Raw<'h> {
         let keys: FxHashSet<ValueRef<'h>> = pairs.iter().map(|&(key, _)| key).collect();
         let doubted: FxHashSet<ValueRef<'h>> = unseen.iter().map(|&(key, _)| key).collect();
         let write = self.workload.write();
+        let txn = self.history.symbol("txn");
+        // Few calls touch a key in question, and that is quickly seen.
+        let touches = |mop| {
+            let parts = self.history.word_list(mop);
+            let key = parts.and_then(|parts| parts.get(1));
+            key.is_some_and(|key| keys.contains(&self.history.view(key)))
+        };
         for call in self.history.calls() {
-            if self.only_txns && self.history.op(call.invoke).f() != "txn" {
+            let invoked = self.history.op(call.invoke);
+            let asked = self.history.word_list(invoked.word());
+            let completed = call.complete.map(|at| self.history.op(at).word());
+            let answered = completed.and_then(|word| self.history.word_list(word));
+            let mut mops = asked.into_iter().chain(answered).flat_map(|mops| mops.iter());
+            if self.only_txns && Some(invoked.f_symbol()) != txn || !mops.any(touches) {
                 continue;
             }
             for (f, key, value) in self.each_mop(call) {

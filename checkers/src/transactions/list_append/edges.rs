@@ -17,13 +17,23 @@ use crate::budget::{Budget, Held};
 /// The edges of the data, and what is needed to explain them.
 #[derive(Debug, Default)]
 pub(crate) struct Data {
-    /// By place in the orders: the first known writer at or after it, and its place.
-    next: Vec<Option<(u32, u32)>>,
+    /// By place in the orders of all keys: the first version at or after it, within its key, whose
+    /// writer is known.
+    next: Vec<Known>,
     /// Committed appends of each key that nobody saw, by their transaction: (key, writer, value).
     tails: Vec<(u32, u32, u32)>,
     /// The memory it takes.
     #[expect(dead_code, reason = "it is given back when this is dropped")]
     held: Option<Held>,
+}
+
+/// A version of which the writer is known.
+#[derive(Debug, Clone, Copy)]
+struct Known {
+    /// [`NONE`]: there is no such version.
+    writer: u32,
+    /// Its place in the orders of all keys, from 0.
+    place: u32,
 }
 
 /// What the graph is once edges were added.
@@ -37,20 +47,19 @@ pub(crate) struct Added {
 impl Data {
     pub(crate) fn of(txns: &Txns<'_>, versions: &Versions, budget: &Budget) -> Result<Self, Stop> {
         let length = versions.length();
-        let held = budget.hold((length * size_of::<Option<(u32, u32)>>()) as u64)?;
-        let mut data = Self { held: Some(held), ..Self::default() };
-        data.next.reserve_exact(length);
+        let held = budget.hold((length * size_of::<Known>()) as u64)?;
+        let none = Known { writer: NONE, place: 0 };
+        let mut data = Self { next: vec![none; length], tails: Vec::new(), held: Some(held) };
         for key in 0..txns.key_count() as u32 {
             let order = versions.order(key);
-            let base = data.next.len();
-            data.next.resize(base + order.len(), None);
-            let mut next = None;
+            let base = versions.first(key);
+            let mut next = none;
             for (at, &value) in order.iter().enumerate().rev() {
                 // A value that occurs twice has the place of its first occurrence.
                 if versions.place(value) as usize == at + 1
                     && let Some(writer) = txns.writer(value)
                 {
-                    next = Some((writer, value));
+                    next = Known { writer, place: (base + at) as u32 };
                 }
                 data.next[base + at] = next;
             }
@@ -67,14 +76,21 @@ impl Data {
         Ok(data)
     }
 
-    /// Who wrote the next version after the first `length` elements of a key's order, and which
-    /// value.
+    /// The first version whose writer is known after the first `length` elements of a key's order.
     #[inline]
-    fn next(&self, versions: &Versions, key: u32, length: u32) -> Option<(u32, u32)> {
+    fn next(&self, versions: &Versions, key: u32, length: u32) -> Option<Known> {
         if length as usize >= versions.order(key).len() {
             return None;
         }
-        self.next[versions.first(key) + length as usize]
+        Some(self.next[versions.first(key) + length as usize]).filter(|next| next.writer != NONE)
+    }
+
+    /// Who wrote the version of the first `length` elements of a key's order, if that is known.
+    #[inline]
+    fn writer(&self, versions: &Versions, key: u32, length: u32) -> Option<u32> {
+        let place = versions.first(key) + (length as usize).checked_sub(1)?;
+        let known = self.next[place];
+        (known.writer != NONE && known.place as usize == place).then_some(known.writer)
     }
 
     /// Committed appends to a key that nobody saw.
@@ -118,6 +134,7 @@ impl Data {
     ) -> Option<Option<(u32, u32)>> {
         let length = Self::length(versions, key, what)?;
         let next = self.next(versions, key, length);
+        let next = next.map(|next| (next.writer, versions.at(next.place)));
         let saw =
             |value| Versions::stray(what).is_some() && versions.seen(key, what).contains(&value);
         next.is_none_or(|(_, value)| !saw(value)).then_some(next)
@@ -132,17 +149,13 @@ impl Data {
         edges: &mut Edges<'_>,
     ) -> Added {
         for key in 0..txns.key_count() as u32 {
-            let mut before = None;
-            for (at, &value) in versions.order(key).iter().enumerate() {
-                if versions.place(value) as usize != at + 1 {
-                    continue;
-                }
-                let Some(writer) = txns.writer(value) else { continue };
-                let keep = |&before: &u32| before != writer && !planted(Bug::NoWriteWrite);
-                if let Some(before) = before.filter(keep) {
+            let mut before = NONE;
+            for length in 1..=versions.order(key).len() as u32 {
+                let Some(writer) = self.writer(versions, key, length) else { continue };
+                if ![NONE, writer].contains(&before) && !planted(Bug::NoWriteWrite) {
                     edges.push(before, writer, Rel::WW);
                 }
-                before = Some(writer);
+                before = writer;
             }
         }
         // Readers of whole orders that have a tail: (key, reader).
@@ -154,8 +167,11 @@ impl Data {
         for txn in (0..txns.len() as u32).filter(|&txn| txns.is_committed(txn)) {
             for mop in txns.mops(txn).iter().filter(|mop| !mop.is_write()) {
                 let key = mop.key();
-                let seen = versions.seen(key, mop.what);
-                if let Some(writer) = seen.last().and_then(|&last| txns.writer(last))
+                let writer = match Versions::stray(mop.what) {
+                    None => self.writer(versions, key, mop.what),
+                    Some(_) => versions.seen(key, mop.what).last().and_then(|&v| txns.writer(v)),
+                };
+                if let Some(writer) = writer
                     && writer != txn
                     && !planted(Bug::NoWriteRead)
                 {

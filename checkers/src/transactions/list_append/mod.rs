@@ -151,10 +151,12 @@ impl ListAppend {
                     found.add(anomaly, || cycle_proof(txns, OrderKind::Data, &steps, reason));
                 }
             }
-            // A view is consistent if there is no G-single, and then it stays so.
-            None if ["PL-2+", "PL-FCV"].iter().any(|view| {
-                Consistency::parse(view).is_ok_and(|v| v.is_same(self.consistency))
-            }) =>
+            // A view is consistent if there is no G-single. Then it stays so, whenever transactions
+            // started, and what is asked less of views holds too.
+            None if single(found).is_none()
+                && ["PL-CS", "PL-2L", "PL-MSR", "PL-2+", "PL-FCV"].iter().any(|view| {
+                    Consistency::parse(view).is_ok_and(|v| v.is_same(self.consistency))
+                }) =>
             {
                 if !known.is_parallel_snapshot(*guessed)? {
                     return Ok(None);
@@ -188,8 +190,7 @@ impl Dependencies {
         let real = txns.len() as u32;
         let Added { nodes, guessed } = data.add_edges(txns, versions, real, &mut edges);
         budget.check()?;
-        let spans = spans(txns);
-        let nodes = add_order(order, &spans, nodes, &mut edges);
+        let nodes = add_order(order, spans(txns), nodes, &mut edges);
         let graph = edges.into_graph(nodes as usize)?;
         Ok(Self { data, graph, real, guessed })
     }
@@ -214,14 +215,14 @@ impl Dependencies {
 }
 
 /// When the committed transactions ran.
-fn spans(txns: &Txns<'_>) -> Vec<Span> {
+fn spans<'a>(txns: &'a Txns<'_>) -> impl Iterator<Item = Span> + Clone + 'a {
     let committed = (0..txns.len() as u32).filter(|&txn| txns.is_committed(txn));
-    committed.map(|txn| Span::of(txns, txn, txn)).collect()
+    committed.map(|txn| Span::of(txns, txn, txn))
 }
 
 /// The versions as chains, and appends that nobody saw as loose writers.
 fn facts(txns: &Txns<'_>, versions: &Versions, data: &Data) -> (Vec<u32>, Facts) {
-    let mut spans = spans(txns);
+    let mut spans: Vec<Span> = spans(txns).collect();
     let members: Vec<u32> = spans.iter().map(|span| span.node).collect();
     let mut number = vec![NONE; txns.len()];
     for (node, span) in (0..).zip(&mut spans) {

@@ -29,7 +29,7 @@ pub(crate) fn reason<'h>(
                 key: txns.key_text(key),
                 before: txns.value_text(before),
                 after: txns.value_text(mop.what),
-                reader: txns.invoke(versions.whole_reader[key as usize]),
+                reader: txns.invoke(versions.whole_reader(txns, key)),
                 seen: versions.place(mop.what) > 0,
             })
         });
@@ -83,7 +83,7 @@ pub(crate) fn add_happened<'h>(
             let key = mop.key();
             txns.writer(mop.what)?;
             let reader = if versions.place(mop.what) > 0 {
-                versions.whole_reader[key as usize]
+                versions.whole_reader(txns, key)
             } else {
                 let has = |stray: &&super::versions::Stray| stray.elements.contains(&mop.what);
                 versions.strays.iter().find(has)?.reader

@@ -1,5 +1,7 @@
 //! Anomalies of lists that are no cycles: what single transactions, and pairs, give away.
 
+use rustc_hash::FxHashSet;
+
 use super::super::certificate::{Found, Proof};
 use super::super::interner::NONE;
 use super::super::planted::{Bug, planted};
@@ -18,7 +20,7 @@ pub(crate) fn scan<'h>(
     found: &mut Found<'h>,
 ) -> Result<(), Exhausted> {
     let bad_orders: Vec<Bad> =
-        (0..txns.key_count() as u32).map(|key| Bad::of(txns, versions.order(key))).collect();
+        (0..txns.key_count() as u32).map(|key| Bad::of_order(txns, versions, key)).collect();
     let mut own = Own::new(txns.key_count());
     for txn in (0..txns.len() as u32).filter(|&txn| txns.is_committed(txn)) {
         if txn.is_multiple_of(TXNS_PER_LOOK) {
@@ -34,7 +36,7 @@ pub(crate) fn scan<'h>(
             let seen = versions.seen(key, mop.what);
             let bad = match Versions::stray(mop.what) {
                 None => bad_orders[key as usize],
-                Some(_) => Bad::of(txns, seen),
+                Some(_) => Bad::of_stray(txns, seen),
             };
             bad.report(txns, txn, key, seen, found);
             intermediate(txns, txn, key, seen, found);
@@ -46,7 +48,7 @@ pub(crate) fn scan<'h>(
     for stray in strays {
         found.add("incompatible-order", || Proof::Incompatible {
             one: txns.invoke(stray.reader),
-            other: txns.invoke(versions.whole_reader[stray.key as usize]),
+            other: txns.invoke(versions.whole_reader(txns, stray.key)),
             key: txns.key_text(stray.key),
         });
     }
@@ -67,21 +69,34 @@ struct Bad {
 }
 
 impl Bad {
-    fn of(txns: &Txns<'_>, elements: &[u32]) -> Self {
+    /// Of a key's order.
+    fn of_order(txns: &Txns<'_>, versions: &Versions, key: u32) -> Self {
+        // A value that occurs twice has the place of its first occurrence.
+        Self::of(txns, versions.order(key), |at, value| versions.place(value) != at)
+    }
+
+    /// Of the elements of a stray.
+    fn of_stray(txns: &Txns<'_>, elements: &[u32]) -> Self {
+        let mut seen = FxHashSet::default();
+        Self::of(txns, elements, |_, value| !seen.insert(value))
+    }
+
+    /// `again`: whether the value at a place, from 1, was there before.
+    fn of(txns: &Txns<'_>, elements: &[u32], mut again: impl FnMut(u32, u32) -> bool) -> Self {
         let mut bad = Self { aborted: NONE, garbage: NONE, duplicate: NONE };
         for (at, &value) in (1..).zip(elements) {
+            if again(at, value) && !txns.written[value as usize].ambiguous {
+                bad.duplicate = bad.duplicate.min(at);
+            }
+            // Most have a writer that is known.
+            if txns.writer(value).is_some() {
+                continue;
+            }
             let written = txns.written[value as usize];
             if written.writer == NONE {
                 let first =
                     if written.failed == NONE { &mut bad.garbage } else { &mut bad.aborted };
                 *first = at.min(*first);
-            }
-        }
-        let mut sorted: Vec<(u32, u32)> = elements.iter().copied().zip(1..).collect();
-        sorted.sort_unstable();
-        for pair in sorted.windows(2) {
-            if pair[0].0 == pair[1].0 && !txns.written[pair[0].0 as usize].ambiguous {
-                bad.duplicate = bad.duplicate.min(pair[1].1);
             }
         }
         bad
@@ -280,7 +295,7 @@ fn dirty_updates<'h>(txns: &Txns<'h>, versions: &Versions, key: u32, found: &mut
         found.add("dirty-update", || Proof::DirtyUpdate {
             failed: txns.invoke(txns.written[below as usize].failed),
             txn: txns.invoke(writer),
-            reader: txns.invoke(versions.whole_reader[key as usize]),
+            reader: txns.invoke(versions.whole_reader(txns, key)),
             key: txns.key_text(key),
             value: txns.value_text(below),
             after: txns.value_text(value),
@@ -302,7 +317,7 @@ fn own_order<'h>(txns: &Txns<'h>, versions: &Versions, key: u32, found: &mut Fou
         }) {
             found.add("cyclic-versions", || Proof::OwnOrder {
                 txn: txns.invoke(writer),
-                reader: txns.invoke(versions.whole_reader[key as usize]),
+                reader: txns.invoke(versions.whole_reader(txns, key)),
                 key: txns.key_text(key),
                 first: txns.value_text(value),
                 second: txns.value_text(below),
@@ -325,7 +340,7 @@ fn own_order_unseen<'h>(txns: &Txns<'h>, versions: &Versions, found: &mut Found<
             {
                 found.add("cyclic-versions", || Proof::OwnOrder {
                     txn: txns.invoke(txn),
-                    reader: txns.invoke(versions.whole_reader[mop.key() as usize]),
+                    reader: txns.invoke(versions.whole_reader(txns, mop.key())),
                     key: txns.key_text(mop.key()),
                     first: txns.value_text(mop.what),
                     second: txns.value_text(next),

@@ -4,13 +4,14 @@
 //! (PROOFS.md, Lemma S0). A read that is none, a *stray*, is an anomaly; its elements are kept on the
 //! side.
 
+use std::sync::OnceLock;
+
 use deposed_history::{ListRef, ValueRef, Word};
 use rustc_hash::FxHashMap;
 
 use super::super::decode::Reads;
 use super::super::graph::Stop;
 use super::super::interner::NONE;
-use super::super::planted::{Bug, planted};
 use super::super::txns::{Numbered, Txns};
 use crate::budget::{Budget, Held};
 
@@ -109,8 +110,8 @@ pub(crate) struct Versions {
     pub(crate) strays: Vec<Stray>,
     /// Values that some stray has and no order.
     stray_values: Vec<u32>,
-    /// By key: a transaction that read the whole order.
-    pub(crate) whole_reader: Vec<u32>,
+    /// By key: a transaction that read the whole order. Only proofs ask for it.
+    whole_readers: OnceLock<Vec<u32>>,
     /// The memory it takes.
     #[expect(dead_code, reason = "it is given back when this is dropped")]
     held: Option<Held>,
@@ -129,10 +130,10 @@ impl Versions {
         if elements > STRAY as usize {
             return Err(Stop::TooLarge);
         }
-        // Elements, places by value, and three words a key.
+        // Elements, places by value, and three words a key: those proofs ask for included.
         let bytes = 4 * (elements + txns.written.len().max(elements) + 3 * keys);
         let held = Some(budget.hold(bytes as u64)?);
-        let mut versions = Self { whole_reader: vec![NONE; keys], held, ..Self::default() };
+        let mut versions = Self { held, ..Self::default() };
         versions.elements.reserve_exact(elements);
         versions.first.push(0);
         for key in 0..keys as u32 {
@@ -166,23 +167,24 @@ impl Versions {
             .collect();
         versions.stray_values.sort_unstable();
         versions.stray_values.dedup();
-        for value in versions.elements.iter().chain(&versions.stray_values) {
-            let written = txns.written[*value as usize];
-            if written.writer != NONE && !written.ambiguous && !planted(Bug::OpenNeverHappens) {
-                txns.commit(written.writer);
-            }
-        }
-        for txn in 0..txns.len() as u32 {
-            for mop in txns.mops(txn).iter().filter(|mop| !mop.is_write()) {
-                let key = mop.key() as usize;
-                if versions.whole_reader[key] == NONE
-                    && mop.what as usize == versions.order(mop.key()).len()
-                {
-                    versions.whole_reader[key] = txn;
+        txns.settle(versions.elements.iter().chain(&versions.stray_values).copied());
+        Ok(versions)
+    }
+
+    /// A transaction that read the whole order of a key.
+    pub(crate) fn whole_reader(&self, txns: &Txns<'_>, key: u32) -> u32 {
+        let readers = self.whole_readers.get_or_init(|| {
+            let mut readers = vec![NONE; txns.key_count()];
+            for txn in (0..txns.len() as u32).rev() {
+                for mop in txns.mops(txn).iter().filter(|mop| !mop.is_write()) {
+                    if mop.what as usize == self.order(mop.key()).len() {
+                        readers[mop.key() as usize] = txn;
+                    }
                 }
             }
-        }
-        Ok(versions)
+            readers
+        });
+        readers[key as usize]
     }
 
     /// Looks again at every read of a key whose reads do not agree.
@@ -220,6 +222,11 @@ impl Versions {
     pub(crate) fn order(&self, key: u32) -> &[u32] {
         let key = key as usize;
         &self.elements[self.first[key] as usize..self.first[key + 1] as usize]
+    }
+
+    /// The value at a place in the orders of all keys.
+    pub(crate) fn at(&self, place: u32) -> u32 {
+        self.elements[place as usize]
     }
 
     /// How long the orders of all keys are.

@@ -5,10 +5,12 @@ mod budgets;
 mod chains;
 mod exhaustive;
 mod oracle;
+mod phenomena;
 #[path = "../../../tests/simulator/mod.rs"]
 mod simulator;
 
 use self::oracle::{Sees, Small};
+use self::phenomena::Forbids;
 use self::simulator::{Random, Simulation};
 use super::isolation::Isolation;
 use super::level::{Consistency, OrderKind};
@@ -126,6 +128,54 @@ fn what_is_seen_is_judged_as_by_brute_force() {
     let many = |counts: [u64; SEEN.len()]| counts.into_iter().all(|count| count > judged / 20);
     assert!(few(open) && many(valid) && many(invalid), "{valid:?} {invalid:?} {open:?}");
     assert!(valid[0] > valid[1] && valid[1] >= valid[2] && valid[1] > valid[3], "{valid:?}");
+}
+
+/// Levels that Adya's phenomena define, and whether they are decided wherever something succeeded.
+const PHENOMENA: &[(&str, Forbids, OrderKind, bool)] = &[
+    ("read-committed", Forbids::Nothing, OrderKind::Data, true),
+    ("strong-session-read-committed", Forbids::Nothing, OrderKind::Process, true),
+    ("strong-read-committed", Forbids::Nothing, OrderKind::RealTime, true),
+    ("cursor-stability", Forbids::Cursor, OrderKind::Data, false),
+    ("monotonic-view", Forbids::Monotonic, OrderKind::Data, false),
+    ("monotonic-snapshot-read", Forbids::Monotonic, OrderKind::Data, false),
+    ("consistent-view", Forbids::Single, OrderKind::Data, true),
+    ("forward-consistent-view", Forbids::Single, OrderKind::Data, true),
+    ("update-serializable", Forbids::Update, OrderKind::Data, false),
+    ("repeatable-read", Forbids::Any, OrderKind::Data, true),
+    ("serializable", Forbids::Any, OrderKind::Data, true),
+];
+
+/// What cycles, lost updates and the rest say of a level is what all orders of versions say.
+#[test]
+fn phenomena_are_found_as_by_brute_force() {
+    let mut random = Random(21);
+    let levels: Vec<(Forbids, OrderKind)> = PHENOMENA.iter().map(|p| (p.1, p.2)).collect();
+    let mut judged = 0;
+    let mut counts = vec![[0u64; 3]; PHENOMENA.len()];
+    while judged < fuzz() / 2 {
+        let small = match judged % 2 {
+            0 => oracle::random(&mut random, true),
+            _ => oracle::random_seen(&mut random),
+        };
+        let Some(avoided) = small.avoids(&levels) else { continue };
+        judged += 1;
+        let history = small.history();
+        for ((&(name, ..), counts), expected) in PHENOMENA.iter().zip(&mut counts).zip(avoided) {
+            let analysis = check(true, &history, name);
+            let sound = match analysis.verdict {
+                Verdict::Valid => expected,
+                Verdict::Invalid => !expected,
+                Verdict::Unknown => true,
+            };
+            assert!(sound, "{name}, expected {expected}: {small:#?}\n{analysis:#?}");
+            counts[analysis.verdict as usize] += 1;
+        }
+    }
+    for (&(name, _, _, decided), [valid, unknown, invalid]) in PHENOMENA.iter().zip(counts) {
+        let said = format!("{name}: {valid} valid, {unknown} open, {invalid} invalid");
+        assert!(valid > judged / 50 && invalid > judged / 50, "{said}");
+        assert!(!decided || unknown < judged / 10, "{said}");
+    }
 }
 
 /// Every rule, when broken, makes a difference that the comparison sees.

@@ -221,7 +221,11 @@ pub(super) fn random_seen(random: &mut Random) -> Small {
     Small { append: true, txns }
 }
 
-fn permutations(count: usize, chosen: &mut Vec<usize>, visit: &mut impl FnMut(&[usize])) {
+pub(super) fn permutations(
+    count: usize,
+    chosen: &mut Vec<usize>,
+    visit: &mut impl FnMut(&[usize]),
+) {
     if chosen.len() == count {
         return visit(chosen);
     }
@@ -261,7 +265,7 @@ fn is_seen_in(txns: &[&Txn], sees: Sees) -> bool {
 }
 
 /// What a transaction appended to a key.
-fn written(txn: &Txn, key: usize) -> impl Iterator<Item = i64> + '_ {
+pub(super) fn written(txn: &Txn, key: usize) -> impl Iterator<Item = i64> + '_ {
     txn.mops.iter().filter(move |mop| mop.key == key).filter_map(|mop| mop.write)
 }
 
@@ -302,7 +306,7 @@ fn reads_what_it_sees(order: &[&Txn], at: usize, seen: u32) -> bool {
     })
 }
 
-fn mask(txns: &[&Txn], of: impl Fn(&Txn) -> bool) -> u32 {
+pub(super) fn mask(txns: &[&Txn], of: impl Fn(&Txn) -> bool) -> u32 {
     (0..).zip(txns).filter(|(_, txn)| of(txn)).map(|(at, _)| 1 << at).sum()
 }
 
