@@ -539,7 +539,11 @@ fn orphaned(bench: &Bench, name: &str, moments: &[u64]) -> Duration {
     let (binary, nodes) = (env!("CARGO_BIN_EXE_deposed"), ["n1", "n2", "n3"]);
     let ssh = |node: &str, script: &str| {
         let mut ssh = bench.deposed(&format!("lab ssh --name {name} {node}"));
-        String::from_utf8_lossy(&ssh.arg(script).output().unwrap().stdout).trim().to_owned()
+        let said = ssh.arg(script).output().unwrap();
+        match said.status.success() {
+            true => String::from_utf8_lossy(&said.stdout).trim().to_owned(),
+            false => "no answer".to_owned(),
+        }
     };
     bench.run(&format!("lab up --nodes 3 --for etcd --name {name}")).ends_with(0);
     let rules = nodes.map(|node| ssh(node, &format!("{OWN_RULES}; iptables -S; ip6tables -S")));
@@ -547,7 +551,7 @@ fn orphaned(bench: &Bench, name: &str, moments: &[u64]) -> Duration {
     let mut slowest = Duration::ZERO;
     for moment in moments {
         let faults = "partition,reject,flap,kill,restart,pause,freeze,slow,clock,packets,power-cut,\
-                      disk-full,disk-error,slow-disk,corrupt:flip=*.wal,wipe,memory,cpu";
+                      disk-full,disk-error,slow-disk,corrupt:flip=*.wal,wipe,memory,cpu,node-freeze,power-off";
         let mut run = bench
             .deposed(&format!(
                 "lab exec --name {name} -- {binary} run etcd --time 60s --faults {faults}"
