@@ -4,14 +4,20 @@
 
 #[path = "../benches/histories/mod.rs"]
 mod histories;
+#[path = "simulator/mod.rs"]
+mod simulator;
 
 use std::fs;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use deposed_checkers::{Analysis, Budget, Checker, Linearizable, ModelKind, Verdict};
+use deposed_checkers::{
+    Analysis, Budget, Checker, Consistency, Linearizable, ListAppend, ModelKind, RwRegister,
+    Verdict,
+};
 use deposed_history::{Header, History, Op, OpType, Process, Value};
 use histories::{Shape, registers};
+use simulator::{Isolation, Simulation};
 
 /// One test at a time: memory is that of the whole process.
 fn alone() -> MutexGuard<'static, ()> {
@@ -131,6 +137,49 @@ fn memory_limits_hold() {
             // All of it is given back.
             assert_eq!(budget.reserve(memory_max), Ok(()), "{name}");
         }
+    }
+}
+
+/// Transactions take no more than their memory either, whether it is enough or not.
+#[test]
+fn memory_limits_of_transactions_hold() {
+    let _alone = alone();
+    let level = |name: &str| Consistency::parse(name).expect("a level");
+    for (isolation, append, name) in [
+        (Isolation::StrictSerializable, true, "strict-serializable"),
+        (Isolation::Snapshot, true, "snapshot-isolation"),
+        (Isolation::ReadCommitted, true, "read-committed"),
+        (Isolation::ReadUncommitted, true, "read-committed"),
+        (Isolation::StrictSerializable, false, "strict-serializable"),
+    ] {
+        let invocations = 200_000;
+        let history = Simulation { isolation, append, invocations, ..Simulation::default() }.run();
+        let consistency = level(name);
+        let checker: Box<dyn Checker> = match append {
+            true => Box::new(ListAppend { consistency }),
+            false => Box::new(RwRegister { consistency }),
+        };
+        let (mut refused, mut decided) = (0, 0);
+        for (memory_max, threads) in
+            [(12 << 20, 1), (16 << 20, 2), (24 << 20, 1), (32 << 20, 2), (256 << 20, 2)]
+        {
+            fs::write("/proc/self/clear_refs", "5").expect("Linux");
+            let before = peak();
+            let budget = Budget::new(|| Duration::ZERO, Duration::MAX, memory_max, threads);
+            let analysis = checker.check(&history, &budget);
+            let took = peak() - before;
+            if analysis.verdict == Verdict::Unknown {
+                let said = format!("the memory budget of {} MiB ran out", memory_max >> 20);
+                assert!(reason(&analysis).starts_with(&said), "{analysis:?}");
+                refused += 1;
+            } else {
+                decided += 1;
+            }
+            let most = memory_max + memory_max / 10 + OVERHEAD;
+            assert!(took < most, "{name}: {took} of {memory_max} bytes on {threads} threads");
+            assert_eq!(budget.reserve(memory_max), Ok(()), "{name}: all of it is given back");
+        }
+        assert!(refused > 0 && decided > 0, "{name}: {refused} refused, {decided} decided");
     }
 }
 

@@ -58,8 +58,8 @@ pub(crate) enum Bug {
     NothingHides,
     /// Frontier: no optional cas or failed cas has a use for an absorbed write.
     ExplicitUseless,
-    /// Frontier: an absorbed write is let go although its value is awaited.
-    AwaitedLetGo,
+    /// Frontier: a failed cas has a use for an absorbed write only while the value is the one it missed.
+    MissesOfTheMoment,
     /// Frontier: configurations that saw less are as good.
     LooksForgotten,
     /// Frontier: configurations that owe writes are as good.

@@ -259,10 +259,8 @@ impl<'a, const N: usize> Frontier<'a, N> {
         }
         if is_write && configuration.absorbed.has(slot) {
             let needed = self.is_awaited(configuration, entry);
-            if !needed
-                || planted(Bug::AwaitedLetGo)
-                || self.has_other_writer(configuration, self.call(entry).a, entry)
-            {
+            // Otherwise whoever awaits it would wait in vain.
+            if !needed || self.has_other_writer(configuration, self.call(entry).a, entry) {
                 self.put(out, *configuration)?;
             }
             if !needed && !self.is_explicit_useful(configuration, entry) {
@@ -319,17 +317,22 @@ impl<'a, const N: usize> Frontier<'a, N> {
     }
 
     /// Whether a write that could be absorbed, and that nobody awaits, may be of use as the current
-    /// value all the same: to a failed cas, to an optional cas, or to let other writes be absorbed.
+    /// value all the same: to an optional cas, to let other writes be absorbed, or to a failed cas that
+    /// could not be while the value is what it is, or what it may become before the write.
     fn is_explicit_useful(&self, configuration: &Configuration<N>, write: u32) -> bool {
         let value = self.call(write).a;
         if planted(Bug::ExplicitUseless) {
             return false;
         }
+        let is_missed = |value: u32| self.future.misses[value as usize] > 0;
         configuration.value == value
             || self.future.optional_cas[value as usize] > 0
-            || self.future.misses[configuration.value as usize] > 0
+            || is_missed(configuration.value)
             || self.undone(configuration).filter(|other| *other != write).any(|other| {
                 let call = self.call(other);
+                if call.product().is_some_and(is_missed) && !planted(Bug::MissesOfTheMoment) {
+                    return true;
+                }
                 match call.f {
                     F::Miss => true,
                     F::Cas => call.is_optional() && call.a == value,

@@ -21,9 +21,9 @@ mod other_models;
 mod registers;
 mod witness;
 
-use oracle::{End, Random, Spec, history, is_linearizable, random_calls};
+use oracle::{End, Random, Spec, TestCall, history, is_linearizable, random_calls};
 use other_models::product;
-use registers::RegisterSpec;
+use registers::{RegisterOp as TestOp, RegisterSpec};
 
 /// A search alone, without zones.
 struct Alone {
@@ -77,20 +77,57 @@ fn breadth_first_agrees_with_brute_force() {
     }
 }
 
+/// Histories for bugs of the search breadth first that random ones show once in 200,000, if at all.
+fn seldom() -> [(Bug, Vec<TestCall<TestOp>>); 2] {
+    let call = |process, op, inv, ret, end| TestCall { process, op, inv, ret, end };
+    // The write of 6 has to come after the read of 5, so that the last cas misses 5. When it returns
+    // the value may still be 3, which nothing misses; but the first cas may lead to 5.
+    let missed = vec![
+        call(1, TestOp::Write(Some(3)), 0, 4, End::Ok),
+        call(0, TestOp::Cas(Some(3), Some(5)), 1, 3, End::Info),
+        call(2, TestOp::Write(Some(6)), 2, 6, End::Ok),
+        call(1, TestOp::Read(Some(5)), 5, 7, End::Ok),
+        call(1, TestOp::Cas(Some(5), Some(8)), 8, 9, End::Precondition),
+    ];
+    // The write of 2 has to hide before the second write of 1, which changes nothing.
+    let hidden = vec![
+        call(0, TestOp::Write(Some(1)), 0, 1, End::Ok),
+        call(0, TestOp::Write(Some(2)), 2, 7, End::Ok),
+        call(1, TestOp::Write(Some(1)), 3, 9, End::Ok),
+        call(2, TestOp::Cas(Some(1), Some(4)), 4, 8, End::Ok),
+        call(3, TestOp::Read(Some(4)), 5, 6, End::Ok),
+        call(3, TestOp::Read(Some(4)), 10, 11, End::Ok),
+    ];
+    [(Bug::MissesOfTheMoment, missed), (Bug::NothingHides, hidden)]
+}
+
+/// They are legal, the search says so, and with the bug it does not.
+#[test]
+fn seldom_bugs_are_found() {
+    let spec = RegisterSpec { cas: true, values: None, observes: true };
+    for (bug, calls) in seldom() {
+        assert!(is_linearizable(&spec, &calls), "{bug:?}");
+        let history = history(&spec, &calls);
+        let verdict = || alone(true).check(&history, &Budget::unlimited()).verdict;
+        assert_eq!(verdict(), Verdict::Valid, "{bug:?}");
+        plant(Some(bug));
+        assert_ne!(verdict(), Verdict::Valid, "{bug:?}");
+        plant(None);
+    }
+}
+
 /// How many random histories of each kind a bug may survive.
 const SURVIVED_MAX: u64 = 60_000;
 
 /// Rounds in which bugs were found that take long to find. They are tried first; should histories be
 /// made in another way one day, the others are still tried from the first on.
-const FOUND: [(Bug, u64); 9] = [
+const FOUND: [(Bug, u64); 7] = [
     (Bug::BeginsTooLate, 8_279),
     (Bug::TwinsForgotten, 15_085),
     (Bug::StateForgotten, 8_088),
     (Bug::MoreIsBetter, 1_903),
     (Bug::NotAbsorbedAtOnce, 6_447),
-    (Bug::NothingHides, 53_520),
     (Bug::ExplicitUseless, 1_925),
-    (Bug::AwaitedLetGo, 53_520),
     (Bug::DebtsForgotten, 4_302),
 ];
 
@@ -158,15 +195,7 @@ fn planted_bugs_are_found() {
         ),
         (
             &|| alone(true),
-            &[
-                NotAbsorbedAtOnce,
-                AbsorbedForEver,
-                NothingHides,
-                ExplicitUseless,
-                AwaitedLetGo,
-                LooksForgotten,
-                DebtsForgotten,
-            ],
+            &[NotAbsorbedAtOnce, AbsorbedForEver, ExplicitUseless, LooksForgotten, DebtsForgotten],
         ),
     ];
     let kv: &dyn Fn() -> Box<dyn Checker> = &|| Box::new(Linearizable::new(crate::ModelKind::Kv));
