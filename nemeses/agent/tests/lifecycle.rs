@@ -227,3 +227,28 @@ fn nonsense_is_answered() {
     let reply = talk.ask(&Request::Apply { name: "../pause".into(), spec });
     assert!(matches!(reply, Reply::Failed(_)), "{reply:?}");
 }
+
+/// A new connection is the only one: what was sent over an earlier one, and not read until now, is never done.
+#[test]
+fn an_agent_takes_over_from_the_one_before() {
+    let (node, held, spared) = (Node::new(), Victim::new(), Victim::new());
+    let mut before = node.talk();
+    before.renew(Duration::from_secs(60));
+    before.stop(&held);
+    // It stands still as its node would, and the request waits.
+    let agent = Process::of(before.agent.id()).unwrap();
+    agent.signal(Signal::SIGSTOP).unwrap();
+    let spec = Spec::Stop(Stop { processes: vec![spared.process] });
+    let late = Request::Apply { name: "pause-2".into(), spec };
+    writeln!(before.requests, "{}", serde_json::to_string(&late).unwrap()).unwrap();
+
+    let mut talk = node.talk();
+    talk.renew(Duration::from_secs(60));
+    let _ = agent.signal(Signal::SIGCONT);
+    before.agent.wait().unwrap();
+    assert!(!stopped(&spared), "what nobody wants any more was done");
+    assert!(stopped(&held), "what was in force before is in force");
+    assert_eq!(talk.ask(&Request::List), Reply::Faults(vec!["pause-1".into()]));
+    talk.renew(Duration::ZERO);
+    until("nothing is left to undo", || node.records() == 0);
+}
