@@ -1,9 +1,11 @@
 //! The immutable sequence of events that checkers judge, in compact form.
 
+use std::sync::Arc;
+
 use crate::arena::{Arena, Cell};
 use crate::columns::{Columns, Event};
 use crate::pairing::{Call, pair};
-use crate::{Header, Op, OpType, Process, Symbol, ValueRef};
+use crate::{Header, Op, OpType, Outcome, Process, Symbol, ValueRef};
 
 /// Everything that happened in a run, in order.
 ///
@@ -12,8 +14,10 @@ use crate::{Header, Op, OpType, Process, Symbol, ValueRef};
 #[derive(Debug, Default)]
 pub struct History {
     header: Header,
-    arena: Arena,
-    columns: Columns,
+    arena: Arc<Arena>,
+    columns: Arc<Columns>,
+    /// How many of the columns' events it has.
+    len: usize,
     calls: Vec<Call>,
 }
 
@@ -69,7 +73,8 @@ impl HistoryBuilder {
         arena.freeze();
         columns.freeze();
         let calls = pair(&columns);
-        History { header, arena, columns, calls }
+        let len = columns.len();
+        History { header, arena: Arc::new(arena), columns: Arc::new(columns), len, calls }
     }
 }
 
@@ -83,6 +88,26 @@ impl History {
         builder.finish()
     }
 
+    /// Its first `len` events, as a history of their own: whatever is still open there is
+    /// indeterminate. The events are shared, not copied.
+    #[must_use]
+    pub fn beginning(&self, len: u32) -> Self {
+        let begun = self.calls.partition_point(|call| call.invoke < len);
+        let cut = |call: &Call| match call.complete {
+            Some(position) if position >= len => {
+                Call { complete: None, outcome: Outcome::Info, ..*call }
+            }
+            _ => *call,
+        };
+        Self {
+            header: self.header.clone(),
+            arena: self.arena.clone(),
+            columns: self.columns.clone(),
+            len: self.len.min(len as usize),
+            calls: self.calls[..begun].iter().map(cut).collect(),
+        }
+    }
+
     /// What it says of itself.
     pub const fn header(&self) -> &Header {
         &self.header
@@ -90,12 +115,12 @@ impl History {
 
     /// How many events.
     pub const fn len(&self) -> usize {
-        self.columns.len()
+        self.len
     }
 
     /// Whether nothing happened.
     pub const fn is_empty(&self) -> bool {
-        self.columns.len() == 0
+        self.len == 0
     }
 
     /// The event at a position.
@@ -134,15 +159,15 @@ impl History {
     }
 
     /// Whether any event came with a time. If none did, all times are 0.
-    pub const fn is_timed(&self) -> bool {
+    pub fn is_timed(&self) -> bool {
         self.columns.is_timed()
     }
 
-    pub(crate) const fn arena(&self) -> &Arena {
+    pub(crate) fn arena(&self) -> &Arena {
         &self.arena
     }
 
-    pub(crate) const fn columns(&self) -> &Columns {
+    pub(crate) fn columns(&self) -> &Columns {
         &self.columns
     }
 }
@@ -281,6 +306,22 @@ mod tests {
         assert_eq!(history.symbol("write"), Some(history.op(0).f_symbol()));
         assert_eq!(history.symbol("read"), None);
         assert_eq!(history.op(0).line(), None);
+    }
+
+    /// A beginning has the first events, and what had not returned by then is open.
+    #[test]
+    fn a_beginning_is_cut_off() {
+        let op = |kind, client| Op::new(kind, Process::Client(client), "write", Value::Nil);
+        use OpType::{Invoke, Ok};
+        let ops = [op(Invoke, 0), op(Invoke, 1), op(Ok, 0), op(Ok, 1), op(Invoke, 0), op(Ok, 0)];
+        let history = History::from_ops(Header::default(), &ops);
+        let open = |invoke| Call { invoke, complete: None, outcome: Outcome::Info };
+        let done = |invoke, at| Call { invoke, complete: Some(at), outcome: Outcome::Ok };
+        assert_eq!(history.beginning(3).calls(), [done(0, 2), open(1)]);
+        assert_eq!(history.beginning(5).calls(), [done(0, 2), done(1, 3), open(4)]);
+        assert_eq!(history.beginning(5).ops().len(), 5);
+        assert_eq!(history.beginning(99).calls(), history.calls());
+        assert!(history.beginning(0).is_empty());
     }
 
     /// The size the documentation promises.

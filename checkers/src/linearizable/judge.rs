@@ -135,7 +135,7 @@ impl<M: Model> Judge for BySearch<M> {
         }
         let kept = match read(&self.model, scope) {
             Ok(kept) => kept,
-            Err((call, malformed)) => return not_judged(scope, call, &malformed),
+            Err((call, malformed)) => return judge_before(self, scope, effort, call, &malformed),
         };
         if let Err(exhausted) = scope.budget.check() {
             return exhausted_at(0, exhausted);
@@ -207,14 +207,18 @@ impl Judge for ByZones {
         }
         let register = match compact(scope.history, scope.calls, scope.keyed, self.0) {
             Ok(register) => register,
-            Err((call, malformed)) => return not_judged(scope, call, &malformed),
+            Err((call, malformed)) => return judge_before(self, scope, effort, call, &malformed),
         };
+        let mut unproven = None;
         match zone(&register, scope.budget) {
             Err(exhausted) => return exhausted_at(0, exhausted),
             Ok(Zone::Linearizable) => return Judged::Linearizable(Method::Direct),
             Ok(Zone::Violation(violation)) => {
                 if let Some(proof) = prove(&register, &violation) {
-                    return self.report(scope, &register, &proof);
+                    match self.report(scope, &register, &proof) {
+                        proven @ Judged::Violation(_) => return proven,
+                        other => unproven = Some(other),
+                    }
                 }
             }
             Ok(Zone::Undecided) => {}
@@ -228,7 +232,33 @@ impl Judge for ByZones {
             }
             Effort::Full { threads } => race(&automaton, scope.budget, threads),
         };
-        conclude(&self.0, scope, searched)
+        match (unproven, conclude(&self.0, scope, searched)) {
+            // Zones and the search cannot both be right.
+            (Some(unproven), Judged::Linearizable(_)) => unproven,
+            (_, judged) => judged,
+        }
+    }
+}
+
+/// Judges an object up to a call that the model can make nothing of. Whatever that one did, it did
+/// not before it was invoked: a violation that is found there stands.
+fn judge_before(
+    judge: &impl Judge,
+    scope: Scope<'_>,
+    effort: Effort,
+    call: u32,
+    malformed: &Malformed,
+) -> Judged {
+    let invoke = scope.history.calls()[call as usize].invoke;
+    let why = format!("op {}: {malformed}", scope.history.op(invoke).index());
+    let beginning = scope.history.beginning(invoke);
+    let calls = &scope.calls[..scope.calls.partition_point(|&other| other < call)];
+    match judge.judge(Scope { history: &beginning, calls, ..scope }, effort) {
+        Judged::Linearizable(_) => Judged::Undecided { reached: invoke + 1, why, again: false },
+        Judged::Undecided { reached, why: earlier, again } => {
+            Judged::Undecided { reached, why: format!("{why}; before that, {earlier}"), again }
+        }
+        violation @ Judged::Violation(_) => violation,
     }
 }
 
@@ -301,7 +331,11 @@ fn prove_illegal<M: Model>(
     reached: u32,
 ) -> Judged {
     let case = minimise(model, kept, reached, scope.budget);
-    report(model, scope, &case, None)
+    match report(model, scope, &case, None) {
+        // What the search came past is fine all the same.
+        Judged::Undecided { why, again, .. } => Judged::Undecided { reached, why, again },
+        judged => judged,
+    }
 }
 
 /// A case without a legal order as a violation, if it is verified.

@@ -11,7 +11,7 @@ use super::graph::Stop;
 use super::level::{self, Consistency};
 use super::txns::Txns;
 use super::verify::{Workload, verify};
-use crate::{Analysis, Anomaly, Undecided};
+use crate::{Analysis, Anomaly, Undecided, Verdict};
 
 /// Something that was not decided.
 #[derive(Debug)]
@@ -54,9 +54,9 @@ impl Report {
         self.undecided.push(open);
     }
 
-    /// Notes that nothing was decided.
-    fn open(&mut self, reason: String) {
-        self.undecided(Open::all(reason));
+    /// Notes that nothing was decided from the event at a position on.
+    fn open_since(&mut self, since: u32, reason: String) {
+        self.undecided(Open { reason, since, known: None });
     }
 
     /// What is said of a history that was not even read to its end.
@@ -76,7 +76,8 @@ impl Report {
             && let Some(reads) = counts.remove("garbage-read")
         {
             shown.remove("garbage-read");
-            self.open(format!(
+            let first = txns.oddities.iter().map(|oddity| oddity.position).min();
+            self.open_since(first.unwrap_or_default(), format!(
                 "{reads} reads saw what no transaction wrote, but ops that are no transactions may have"
             ));
         }
@@ -90,11 +91,15 @@ impl Report {
                     let anomaly = explain::anomaly(history, certificate);
                     proven.entry(certificate.name).or_default().push(anomaly);
                 }
-                Err(refused) => self.open(format!(
-                    "a {} that was found did not stand up to its verification ({refused}): this is \
-                     a fault of the checker, please report it with the history",
-                    certificate.name
-                )),
+                Err(refused) => {
+                    // Without the last of its transactions it would not be one.
+                    let last = certificate.proof.txns().into_iter().max().unwrap_or_default();
+                    self.open_since(last, format!(
+                        "a {} that was found did not stand up to its verification ({refused}): this \
+                         is a fault of the checker, please report it with the history",
+                        certificate.name
+                    ));
+                }
             }
         }
         let counts: BTreeMap<&str, u64> =
@@ -105,14 +110,16 @@ impl Report {
     fn note_oddities(&mut self, txns: &Txns<'_>) {
         for oddity in &txns.oddities {
             let index = txns.history.op(oddity.position).index();
-            self.open(format!("op {index} is no transaction of this workload: {}", oddity.what));
+            let reason = format!("op {index} is no transaction of this workload: {}", oddity.what);
+            self.open_since(oddity.position, reason);
         }
         if txns.oddity_count > txns.oddities.len() as u64 {
-            self.open(format!("{} such ops in all", txns.oddity_count));
+            let last = txns.oddities.last().map_or(0, |oddity| oddity.position);
+            self.open_since(last, format!("{} such ops in all", txns.oddity_count));
         }
         if let Some(&(value, one, other)) = txns.ambiguous.first() {
             let index = |txn| txns.history.op(txns.invoke(txn)).index();
-            self.open(format!(
+            self.open_since(txns.invoke(other), format!(
                 "ops {} and {} both write {} to {}, so its reads tell nothing ({} such values): write \
                  each value once per key",
                 index(one),
@@ -181,6 +188,33 @@ impl Report {
             ..Analysis::from_findings(&self.checker, summary, anomalies, undecided)
         }
     }
+}
+
+/// Adds what is known of a history that is undecided only from some event on: whether what came
+/// before, judged by itself, has the level.
+pub(crate) fn with_beginning(
+    history: &History,
+    level: Consistency,
+    judge: impl Fn(&History) -> Analysis,
+) -> Analysis {
+    let mut analysis = judge(history);
+    let bare = analysis.undecided.iter().filter(|open| open.known.is_none());
+    let since = bare.map(|open| open.window.0).min().unwrap_or_default();
+    if analysis.verdict == Verdict::Unknown && since > 0 {
+        let beginning = history.beginning(since);
+        if judge(&beginning).verdict == Verdict::Valid {
+            let calls = beginning.calls().iter();
+            let known = format!(
+                "the {} transactions that succeeded before op {}, taken alone, keep to {level}",
+                calls.filter(|call| call.outcome == Outcome::Ok).count(),
+                history.op(since).index(),
+            );
+            for open in &mut analysis.undecided {
+                open.known.get_or_insert_with(|| known.clone());
+            }
+        }
+    }
+    analysis
 }
 
 fn undecided(history: &History, open: Open) -> Undecided {

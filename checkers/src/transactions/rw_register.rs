@@ -18,7 +18,7 @@ use super::interner::NONE;
 use super::level::Consistency;
 use super::order::Span;
 use super::planted::{Bug, planted};
-use super::report::{Open, Report};
+use super::report::{Open, Report, with_beginning};
 use super::txns::Txns;
 use super::verify::Workload;
 use crate::{Analysis, Budget, Checker};
@@ -56,6 +56,12 @@ impl Checker for RwRegister {
     }
 
     fn check(&self, history: &History, budget: &Budget) -> Analysis {
+        with_beginning(history, self.consistency, |history| self.judge_whole(history, budget))
+    }
+}
+
+impl RwRegister {
+    fn judge_whole(&self, history: &History, budget: &Budget) -> Analysis {
         let mut report = Report::new(self.name(), self.consistency, Workload::Register);
         let mut txns = match Txns::of::<Values>(history, budget, value_read) {
             Ok((txns, _)) => txns,

@@ -23,7 +23,7 @@ use super::interner::NONE;
 use super::isolation::Isolation;
 use super::level::{Consistency, OrderKind};
 use super::order::{Span, add_order};
-use super::report::{Open, Report};
+use super::report::{Open, Report, with_beginning};
 use super::txns::Txns;
 use super::verify::Workload;
 use crate::parallel::both;
@@ -46,6 +46,12 @@ impl Checker for ListAppend {
     }
 
     fn check(&self, history: &History, budget: &Budget) -> Analysis {
+        with_beginning(history, self.consistency, |history| self.judge_whole(history, budget))
+    }
+}
+
+impl ListAppend {
+    fn judge_whole(&self, history: &History, budget: &Budget) -> Analysis {
         let mut report = Report::new(self.name(), self.consistency, Workload::Append);
         match self.read(history, budget) {
             Ok((txns, versions)) => {
