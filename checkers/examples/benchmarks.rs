@@ -26,6 +26,7 @@ use std::time::{Duration, Instant};
 use deposed_checkers::{Budget, ModelOptions, Verdict, checker};
 use deposed_history::{ReadOptions, edn, jsonl, read};
 use histories::{Shape, registers};
+use nix::time::{ClockId, clock_gettime};
 use serde::{Deserialize, Serialize};
 use simulator::{Isolation, Simulation};
 
@@ -307,14 +308,10 @@ fn measure(
     Ok(serde_json::from_slice(&output.stdout)?)
 }
 
-/// The processor time that all threads of this process have used; those that ended do not count.
+/// The processor time that this process has used.
 fn processor_time() -> Duration {
-    let threads = fs::read_dir("/proc/self/task").into_iter().flatten().flatten();
-    let nanos = threads.filter_map(|thread| {
-        let text = fs::read_to_string(thread.path().join("schedstat")).ok()?;
-        text.split(' ').next()?.parse::<u64>().ok()
-    });
-    Duration::from_nanos(nanos.sum())
+    let clock = ClockId::CLOCK_PROCESS_CPUTIME_ID;
+    Duration::from(clock_gettime(clock).expect("Linux has this clock"))
 }
 
 /// How long is measured, and how often at least and at most.
