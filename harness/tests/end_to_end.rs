@@ -644,6 +644,7 @@ fn an_interrupted_run_is_healed_and_judged_and_a_second_interrupt_only_heals() {
     ran.says(&["healing only"]);
     assert!(!bench.latest().join("results.json").exists(), "nobody asked for a verdict any more");
     assert!(bench.latest().join("history.jsonl").exists(), "what was recorded is kept");
+    bench.run("report").ends_with(64).says(&["was not judged", "deposed check"]);
 }
 
 #[test]
@@ -664,7 +665,16 @@ fn what_cannot_be_used_is_named_with_a_way_to_mend_it() {
     bench.run("run nosuchstore").ends_with(4).says(&["nosuchstore", "etcd"]);
     bench.run("run etcd --workload nosuch").ends_with(4).says(&["nosuch", "register"]);
     bench.run("run etcd --time soon").ends_with(64).says(&["--time"]);
-    bench.run("check /nonexistent").ends_with(64).says(&["/nonexistent"]);
+    bench.run("check /nonexistent").ends_with(4).says(&["/nonexistent"]);
+    // A file of another kind is wrong on every line; nobody wants to read them all.
+    let file = bench.write("notes.txt", &"no schedule\n".repeat(1000));
+    let ran = bench.run(&format!("run etcd --schedule {}", file.display()));
+    let ran = ran.ends_with(64).says(&["is no schedule", "line 1", "and 997 more"]);
+    assert!(ran.text.lines().count() < 10, "{}", ran.text);
+    // Errors that cannot be told change nothing else: /dev/full refuses whatever is written to it.
+    let mut deaf = bench.deposed("check /nonexistent");
+    deaf.stderr(std::fs::File::options().write(true).open("/dev/full").unwrap());
+    assert_eq!(deaf.status().unwrap().code(), Some(4));
 }
 
 #[test]

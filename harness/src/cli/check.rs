@@ -262,7 +262,7 @@ fn evidence(analysis: &Analysis) -> String {
 /// Judges a run folder again and writes its reports.
 fn check_run(args: &Args) -> Result<u8, Failure> {
     let folder = RunFolder::find(&args.results.results, &args.what.to_string_lossy())
-        .map_err(Failure::usage)?;
+        .map_err(Failure::nothing_selected)?;
     let _held = folder.hold().map_err(Failure::infrastructure)?;
     if !folder.history().exists() {
         let path = folder.path().display();

@@ -16,8 +16,8 @@ pub(crate) fn out(text: &str) -> Result<(), Failure> {
     }
 }
 
-/// Says a line on standard error: what a person should know and a pipe should not get.
-#[expect(clippy::print_stderr, reason = "this is where it is allowed")]
+/// Says a line on standard error: what a person should know and a pipe should not get. That nobody
+/// can be told (a terminal that is gone) must not end what is being done: there is healing to do.
 pub(crate) fn note(line: &str) {
-    eprintln!("deposed: {line}");
+    let _ = writeln!(io::stderr(), "deposed: {line}");
 }

@@ -1,5 +1,6 @@
 //! `deposed report RUN`: the reports again, from the verdict that is there.
 
+use anyhow::anyhow;
 use deposed_history::ReadOptions;
 use deposed_report::{Plan, Results};
 
@@ -24,6 +25,11 @@ pub(super) fn main(args: &Args) -> Result<u8, Failure> {
     let folder =
         RunFolder::find(&args.results.results, &args.run).map_err(Failure::nothing_selected)?;
     let plan: Plan = verdict::read_json(&folder, "plan.json").map_err(Failure::usage)?;
+    if !folder.file("results.json").exists() {
+        let path = folder.path().display();
+        let advice = format!("`deposed check {path}` does that, and writes its reports");
+        return Err(Failure::usage(anyhow!("{path}: the run was not judged; {advice}")));
+    }
     let results: Results = verdict::read_json(&folder, "results.json").map_err(Failure::usage)?;
     let progress = Progress::new(|told| {
         if let Told::Warned { warning } = told {

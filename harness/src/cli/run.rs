@@ -332,7 +332,13 @@ fn schedule(path: &Path) -> Result<Vec<Injection>, Failure> {
     let text = std::fs::read_to_string(path)
         .with_context(|| format!("read the schedule {}", path.display()))
         .map_err(Failure::usage)?;
-    let injections = Injections::parse(&text).map_err(|mistakes| {
+    let injections = Injections::parse(&text).map_err(|mut mistakes| {
+        // A file of another kind is wrong on every line.
+        let more = mistakes.len().saturating_sub(3);
+        if more > 0 {
+            mistakes.truncate(3);
+            mistakes.push(format!("and {more} more"));
+        }
         Failure::usage(anyhow!("{} is no schedule:\n  {}", path.display(), mistakes.join("\n  ")))
     })?;
     if injections.is_empty() {
