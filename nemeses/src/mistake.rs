@@ -55,7 +55,10 @@ pub(crate) fn node_list(
         if !nodes.iter().any(|node| node == name) {
             let known = words.iter().copied().chain(nodes.iter().map(String::as_str));
             let hint = suggest(name, known);
-            return Err(Mistake::new(name, format!("neither a node nor a known word; {hint}")));
+            return Err(match name {
+                "" => Mistake::new(text, format!("the name of a node is missing; {hint}")),
+                _ => Mistake::new(name, format!("neither a node nor a known word; {hint}")),
+            });
         }
         names.push(name.to_owned());
     }

@@ -476,6 +476,15 @@ mod tests {
         assert!(said[2].contains("neither a node nor a known word"), "{said:?}");
     }
 
+    /// Where the name of a node should stand and nothing does, that is what is said.
+    #[test]
+    fn a_missing_name_is_told() {
+        for text in ["kill:", "kill:n1+", "partition:primaries/", "partition:/n1", "reject:+n1"] {
+            let said = problems(text, 3);
+            assert!(said[0].contains("the name of a node is missing"), "{said:?}");
+        }
+    }
+
     /// What a cluster of this size cannot suffer is refused before anything is touched.
     #[test]
     fn impossible_targets_are_refused() {
