@@ -13,6 +13,8 @@ use crate::phrase;
 
 const ROW_HEIGHT: f64 = 26.0;
 const CHARACTER_WIDTH: f64 = 6.3;
+/// A longer name of a lane would begin left of the picture: there are `LEFT - 8` pixels for it.
+const LANE_CHARS_MAX: usize = 14;
 /// A shorter label says nothing.
 const LABEL_CHARS_MIN: usize = 2;
 
@@ -27,7 +29,7 @@ pub(crate) fn faults(span_ns: u64, episodes: &[Episode]) -> Markup {
         @for (row, (lane, episodes)) in lanes.iter().enumerate() {
             @let y = frame.top + ROW_HEIGHT * row as f64;
             text.tick x=(px(LEFT - 8.0)) y=(px(y + 17.0)) text-anchor="end" {
-                (phrase::cut(&phrase::clean(lane), 10))
+                (phrase::cut(&phrase::clean(lane), LANE_CHARS_MAX))
             }
             @for episode in episodes { (bar(&frame, episode, y)) }
         }

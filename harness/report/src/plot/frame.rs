@@ -8,8 +8,8 @@ use super::scale::{Linear, px, ticks};
 
 /// Width of every picture of the run; the page scales it.
 pub(crate) const WIDTH: f64 = 960.0;
-/// Where the plotting area begins and ends.
-pub(crate) const LEFT: f64 = 72.0;
+/// Where the plotting area begins, right of its labels, and ends.
+pub(crate) const LEFT: f64 = 112.0;
 pub(crate) const RIGHT: f64 = 944.0;
 /// Room for the labels of the time axis.
 const AXIS_HEIGHT: f64 = 26.0;
