@@ -112,10 +112,13 @@ async fn attempt(
     progress.done(Step::Connect, names.join(" "), began.elapsed());
     let rig = Rig { cluster: cluster.clone(), system: Arc::clone(&resolved.system) };
 
-    let claimed = rig::claim(&cluster, &resolved.plan.id, longest(&resolved.settings)).await;
-    claimed.map_err(|error| infrastructure(&error))?;
-    let lived = on_claimed(resolved, rig, progress, interrupt).await;
-    rig::release(&cluster).await;
+    let id = resolved.plan.id.clone();
+    rig::claim(&cluster, &id).await.map_err(|error| infrastructure(&error))?;
+    let lived = tokio::select! {
+        lived = on_claimed(resolved, rig, progress, interrupt) => lived,
+        never = rig::keep(&cluster, &id) => match never {},
+    };
+    rig::release(&cluster, &id).await;
     lived
 }
 
@@ -153,6 +156,16 @@ async fn on_claimed(
     progress.done(Step::Setup, set_up_detail(&resolved.plan), began.elapsed());
 
     let ran = perform(&resolved, &rig, progress, interrupt).await;
+    // The nodes are another's now, and what it did to them would be taken for the store's own fault.
+    let lost = rig::lost(&cluster, &resolved.plan.id).await;
+    if let Some((node, by)) = lost.first_key_value() {
+        return Err(Ending::Infrastructure {
+            reason: format!(
+                "{node}: run {by} took it before this one was over, so this one says nothing of the store; what \
+                 it recorded is kept. A claim ends where the node reboots, or is not renewed for 20 s"
+            ),
+        });
+    }
     heal(&rig, &resolved.plan, &folder, progress).await;
     if interrupt.urgency() == Urgency::HealOnly {
         teardown(&rig, progress).await;
@@ -200,13 +213,6 @@ async fn on_claimed(
         }
         (concluded, _) => concluded,
     }
-}
-
-/// The longest that a run with these settings can use its nodes.
-fn longest(settings: &Settings) -> Duration {
-    const SETUP_AND_COLLECT: Duration = Duration::from_secs(120);
-    let phases = settings.time_limit + RunSpec::HEAL_LIMIT + RunSpec::FINAL_LIMIT;
-    phases + 10 * settings.check.time + SETUP_AND_COLLECT
 }
 
 /// Starts lanes and clients, and records until the run is over.

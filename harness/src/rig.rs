@@ -1,6 +1,7 @@
 //! The cluster and the system on it, from the first connection to the last clean-up.
 
 use std::collections::BTreeMap;
+use std::convert::Infallible;
 use std::fmt;
 use std::future::Future;
 use std::sync::Arc;
@@ -10,6 +11,7 @@ use deposed_core::{
     Cluster, Command, Remote, RemoteError, System, SystemError, Warden, WardenError,
 };
 use futures_util::future::join_all;
+use tokio::time::sleep;
 
 use crate::inventory::{HostKeyPolicy, NodeSpec};
 use crate::remote::{LabWarden, SshRemote};
@@ -87,23 +89,34 @@ pub async fn release_machines(nodes: &[NodeSpec]) -> Result<(), Failures<WardenE
     sort(join_all(wardens.iter().map(Warden::release)).await).map(drop)
 }
 
-/// Where a node notes which run is using it, and until when by its own uptime.
+/// Where a node notes which run is using it, and until when by its own uptime: 0 once it is given back.
 const CLAIM: &str = "/run/deposed/claim";
 
-/// Takes every node for one run, for at most so long: two runs at once would take each other's doing
-/// for the store's.
+/// Says something of a claim, alone.
+fn on_claim(script: &str) -> Command {
+    let alone =
+        format!("mkdir -p /run/deposed && exec 9>{CLAIM}.lock && flock 9 || exit 1\n{script}");
+    Command::new(alone).deadline(DESCRIBE_LIMIT)
+}
+
+/// How long a claim lasts unless it is renewed, and how often that is done: a run that was killed leaves
+/// its nodes free before long, one that lives keeps them however long it takes.
+const CLAIM_TTL: Duration = Duration::from_secs(20);
+const CLAIM_EVERY: Duration = Duration::from_secs(5);
+
+/// Takes every node for one run, or keeps it: two runs at once would take each other's doing for the store's.
 ///
 /// # Errors
 /// With each node that another run is using.
-pub async fn claim(cluster: &Cluster, run: &str, within: Duration) -> Result<(), Failures<Taken>> {
+pub async fn claim(cluster: &Cluster, run: &str) -> Result<(), Failures<Taken>> {
     let script = format!(
-        "mkdir -p /run/deposed && exec 9>{CLAIM}.lock && flock 9 && now=$(cut -d. -f1 /proc/uptime) || exit 1\n\
+        "now=$(cut -d. -f1 /proc/uptime) || exit 1\n\
          if read -r id until 2>/dev/null <{CLAIM} && [ \"$id\" != {run} ] && [ \"$now\" -lt \"$until\" ]\n\
-         then echo \"$id $((until - now))\"; else echo {run} $((now + {})) >{CLAIM}; fi",
-        within.as_secs()
+         then echo \"$id, for $((until - now)) s unless it goes on\"; else echo {run} $((now + {})) >{CLAIM}; fi",
+        CLAIM_TTL.as_secs()
     );
     let asked = cluster.remotes().iter().map(|remote| async {
-        let command = Command::new(script.clone()).deadline(DESCRIBE_LIMIT);
+        let command = on_claim(&script);
         let node = remote.node().name.to_string();
         match remote.run(command).await {
             Ok(said) if said.is_empty() => Ok(()),
@@ -114,14 +127,34 @@ pub async fn claim(cluster: &Cluster, run: &str, within: Duration) -> Result<(),
     sort(join_all(asked).await).map(drop)
 }
 
-/// Gives every node back, as far as nodes can be reached.
-pub async fn release(cluster: &Cluster) {
-    let script = format!("rm -f {CLAIM}");
-    let asked = cluster.remotes().iter().map(|remote| {
-        remote.run(Command::new(script.clone()).deadline(DESCRIBE_LIMIT).idempotent())
-    });
+/// Keeps every node for a run, for as long as it is polled.
+pub async fn keep(cluster: &Cluster, run: &str) -> Infallible {
+    loop {
+        sleep(CLAIM_EVERY).await;
+        // One that cannot be reached now is tried again; one that was lost shows in the end ([`lost`]).
+        let _ = claim(cluster, run).await;
+    }
+}
+
+/// Gives every node of a run back, as far as nodes can be reached.
+pub async fn release(cluster: &Cluster, run: &str) {
+    let script = format!(
+        "if read -r id until 2>/dev/null <{CLAIM} && [ \"$id\" = {run} ]; then echo \"$id 0\" >{CLAIM}; fi"
+    );
+    let asked = cluster.remotes().iter().map(|remote| remote.run(on_claim(&script).idempotent()));
     // A claim that stays ends by itself.
     let _ = join_all(asked).await;
+}
+
+/// The nodes that another run has taken meanwhile, and which: claims run out where nobody renews them, and
+/// do not survive a reboot.
+pub async fn lost(cluster: &Cluster, run: &str) -> BTreeMap<String, String> {
+    let script = format!("if read -r id until 2>/dev/null <{CLAIM}; then echo \"$id\"; fi");
+    let asked = cluster.remotes().iter().map(|remote| async {
+        let id = remote.run(on_claim(&script).idempotent()).await.ok()?;
+        (!id.is_empty() && id != run).then(|| (remote.node().name.to_string(), id))
+    });
+    join_all(asked).await.into_iter().flatten().collect()
 }
 
 /// Why a node could not be taken for a run.
@@ -129,13 +162,12 @@ pub async fn release(cluster: &Cluster) {
 pub enum Taken {
     /// Another run uses it.
     #[error(
-        "{node}: another run is using it (its id, and the seconds it may still take: {run}); wait for \
-         its end, or if it was killed, give the node back with `deposed heal`"
+        "{node}: another run is using it ({run}); wait for its end, or if it was killed, for so many seconds"
     )]
     By {
         /// The node.
         node: String,
-        /// The run's id and the seconds left.
+        /// The run's id and the seconds it has the node unless it renews its claim.
         run: String,
     },
     /// It could not be asked.

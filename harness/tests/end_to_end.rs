@@ -263,6 +263,7 @@ fn held_nodes_recover_without_their_controller() {
         let status = bench.run("lab status");
         assert!(!status.text.contains("degraded"), "{}", status.text);
         bench.run(&format!("lab exec --name {name} -- {binary} heal")).ends_with(0);
+        std::thread::sleep((killed + CLAIMED_FOR).saturating_duration_since(Instant::now()));
     }
     bench
         .run(&format!("lab exec --name {name} -- {binary} run etcd --time 5s --faults kill"))
@@ -533,6 +534,9 @@ const OWN_RULES: &str = "iptables -N MINE; iptables -A MINE -s 10.9.9.9 -j DROP;
 /// How long a node holds faults without its controller, and what it may take then to heal.
 const HEALED_WITHIN: Duration = Duration::from_secs(15 + 5);
 
+/// How long a run that was killed has its nodes for itself.
+const CLAIMED_FOR: Duration = Duration::from_secs(21);
+
 /// In a lab that stays up: kills controllers in the middle of faults, and each time looks at the nodes.
 /// Returns how long after the last kill the slowest of them was seen to be clean.
 fn orphaned(bench: &Bench, name: &str, moments: &[u64]) -> Duration {
@@ -549,7 +553,10 @@ fn orphaned(bench: &Bench, name: &str, moments: &[u64]) -> Duration {
     let rules = nodes.map(|node| ssh(node, &format!("{OWN_RULES}; iptables -S; ip6tables -S")));
     assert!(rules[0].contains("10.9.9.9"), "{}", rules[0]);
     let mut slowest = Duration::ZERO;
+    let mut free = Instant::now();
     for moment in moments {
+        // The run that was killed has the nodes for itself a while longer.
+        std::thread::sleep(free.saturating_duration_since(Instant::now()));
         // Not `power-off`: afterwards a node has no rules but those it boots with.
         let faults = "partition,reject,flap,kill,restart,pause,freeze,slow,clock,packets,power-cut,\
                       disk-full,disk-error,slow-disk,corrupt:flip=*.wal,wipe,memory,cpu,node-freeze";
@@ -570,6 +577,7 @@ fn orphaned(bench: &Bench, name: &str, moments: &[u64]) -> Duration {
             let _ = Command::new("kill").args(["-s", "KILL", &pid.to_string()]).status();
         }
         let killed = Instant::now();
+        free = killed + CLAIMED_FOR;
         run.wait().unwrap();
         let mut left = nodes.map(|node| ssh(node, LEFT));
         while left.iter().any(|left| !left.is_empty()) {
@@ -581,7 +589,6 @@ fn orphaned(bench: &Bench, name: &str, moments: &[u64]) -> Duration {
         slowest = slowest.max(killed.elapsed());
         let now = nodes.map(|node| ssh(node, "iptables -S; ip6tables -S"));
         assert_eq!(now, rules, "{name} at {moment} ms");
-        // The dead run has the nodes for itself until somebody gives them back.
         bench.run(&format!("lab exec --name {name} -- {binary} heal")).ends_with(0);
     }
     bench.run(&format!("lab down --name {name}")).ends_with(0);
@@ -606,6 +613,41 @@ fn nodes_whose_controller_is_killed_heal_themselves_and_touch_nothing_else() {
         first.join().unwrap().max(second.join().unwrap())
     });
     println!("{kills} controllers killed; the slowest node was clean after {slowest:?}");
+}
+
+/// Two runs at once would take each other's doing for the store's. One that lives keeps its nodes, healed by
+/// hand or not; where they were lost all the same, it does not judge what it saw.
+#[test]
+fn a_run_has_its_nodes_for_itself_or_says_nothing() {
+    let bench = &Bench::new();
+    let (binary, name) = (env!("CARGO_BIN_EXE_deposed"), format!("claimed{}", std::process::id()));
+    bench.run(&format!("lab up --nodes 3 --for etcd --name {name}")).ends_with(0);
+    let inside = |words: &str| bench.run(&format!("lab exec --name {name} -- {binary} {words}"));
+    let first = bench
+        .deposed(&format!("lab exec --name {name} -- {binary} run etcd --time 15s --faults none"))
+        .args(["--output", "plain"])
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    until("the run", || {
+        let history = bench.results().join("latest/history.jsonl");
+        std::fs::metadata(history).is_ok_and(|m| m.len() > 20_000)
+    });
+    let healed = inside("heal");
+    let refused = inside("run etcd --time 3s --faults none");
+    let forgotten = "echo another $(($(cut -d. -f1 /proc/uptime) + 100)) >/run/deposed/claim";
+    let ssh = bench.deposed(&format!("lab ssh --name {name} n2")).arg(forgotten).output().unwrap();
+    let first = Ran::of(first.wait_with_output().unwrap());
+    let ended = "echo another 0 >/run/deposed/claim";
+    bench.deposed(&format!("lab ssh --name {name} n2")).arg(ended).output().unwrap();
+    let last = inside("run etcd --time 3s --faults none");
+    bench.run(&format!("lab down --name {name}")).ends_with(0);
+    healed.ends_with(0);
+    refused.ends_with(3).says(&["n1: another run is using it", "if it was killed"]);
+    assert!(ssh.status.success());
+    first.ends_with(3).says(&["n2: run another took it before this one was over", "is kept"]);
+    last.ends_with(0);
 }
 
 #[test]

@@ -45,7 +45,6 @@ pub(super) fn main(args: &Args) -> Result<u8, Failure> {
         let (cluster, keys) =
             rig::connect(&inventory.nodes).await.map_err(Failure::infrastructure)?;
         keys.iter().for_each(|key| note(key));
-        rig::release(&cluster).await;
         match journal {
             None => Ok(heal_all(&cluster, &[]).await),
             Some(journal) => {

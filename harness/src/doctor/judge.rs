@@ -193,7 +193,7 @@ fn leftovers(node: &Arc<str>, facts: &Facts) -> Finding {
             node,
             "leftovers",
             format!("the run {run} is using it, or was killed while it did"),
-            "wait for its end; if it was killed, `deposed heal` gives the node back",
+            "wait for its end; if it was killed, the node is free within 20 s",
         );
     }
     Finding::ok(node, "leftovers", "none")
@@ -256,7 +256,7 @@ mod tests {
             ("disk", State::Fail, "make room", |facts| facts.free_kib.push(("/tmp".into(), 1))),
             ("leftovers", State::Fail, "deposed heal", |facts| facts.leftovers = vec!["x".into()]),
             ("leftovers", State::Warn, "kill -CONT", |facts| facts.stopped = vec!["x".into()]),
-            ("leftovers", State::Warn, "gives the node back", |facts| {
+            ("leftovers", State::Warn, "free within 20 s", |facts| {
                 facts.claimed = Some("x".into())
             }),
         ];
