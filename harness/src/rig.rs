@@ -104,14 +104,14 @@ fn on_claim(script: &str) -> Command {
 const CLAIM_TTL: Duration = Duration::from_secs(20);
 const CLAIM_EVERY: Duration = Duration::from_secs(5);
 
-/// Takes every node for one run, or keeps it: two runs at once would take each other's doing for the store's.
+/// Takes every node for one run: two runs at once would take each other's doing for the store's.
 ///
 /// # Errors
 /// With each node that another run is using.
 pub async fn claim(cluster: &Cluster, run: &str) -> Result<(), Failures<Taken>> {
     let script = format!(
         "now=$(cut -d. -f1 /proc/uptime) || exit 1\n\
-         if read -r id until 2>/dev/null <{CLAIM} && [ \"$id\" != {run} ] && [ \"$now\" -lt \"$until\" ]\n\
+         if read -r id until 2>/dev/null <{CLAIM} && [ \"$now\" -lt \"$until\" ]\n\
          then echo \"$id, for $((until - now)) s unless it goes on\"; else echo {run} $((now + {})) >{CLAIM}; fi",
         CLAIM_TTL.as_secs()
     );
@@ -127,12 +127,20 @@ pub async fn claim(cluster: &Cluster, run: &str) -> Result<(), Failures<Taken>> 
     sort(join_all(asked).await).map(drop)
 }
 
-/// Keeps every node for a run, for as long as it is polled.
+/// Keeps every node for a run, for as long as it is polled. One that another run has had meanwhile is not taken
+/// back, even if that is over: [`lost`] has to see it.
 pub async fn keep(cluster: &Cluster, run: &str) -> Infallible {
+    let script = format!(
+        "now=$(cut -d. -f1 /proc/uptime) || exit 1\n\
+         read -r id until 2>/dev/null <{CLAIM}; [ \"${{id:-{run}}}\" != {run} ] || echo {run} $((now + {})) >{CLAIM}",
+        CLAIM_TTL.as_secs()
+    );
     loop {
         sleep(CLAIM_EVERY).await;
-        // One that cannot be reached now is tried again; one that was lost shows in the end ([`lost`]).
-        let _ = claim(cluster, run).await;
+        let asked =
+            cluster.remotes().iter().map(|remote| remote.run(on_claim(&script).idempotent()));
+        // One that cannot be reached now is tried again.
+        let _ = join_all(asked).await;
     }
 }
 
