@@ -17,6 +17,8 @@ pub struct Claims {
     damaged: Arc<Mutex<BTreeSet<String>>>,
     /// Nodes that cannot be reached because their machine is held.
     lost: Arc<Mutex<BTreeSet<String>>>,
+    /// All that ever were, in order.
+    losses: Arc<Mutex<Vec<String>>>,
 }
 
 impl Claims {
@@ -57,6 +59,24 @@ impl Claims {
     /// Notes that nodes, which are claimed, cannot be reached until they are given back.
     pub(crate) fn lose(&self, nodes: &[String]) {
         self.lost.lock().unwrap_or_else(PoisonError::into_inner).extend(nodes.iter().cloned());
+        self.losses.lock().unwrap_or_else(PoisonError::into_inner).extend(nodes.iter().cloned());
+    }
+
+    /// How many nodes were lost until now: for [`Self::lost_since`].
+    pub(crate) fn losses(&self) -> usize {
+        self.losses.lock().unwrap_or_else(PoisonError::into_inner).len()
+    }
+
+    /// Those of some nodes that were lost since then, even if only for a while.
+    pub(crate) fn lost_since(&self, losses: usize, nodes: &[String]) -> BTreeSet<String> {
+        let all = self.losses.lock().unwrap_or_else(PoisonError::into_inner);
+        all[losses..].iter().filter(|node| nodes.contains(node)).cloned().collect()
+    }
+
+    /// Those nodes that can be reached. For faults that claim no nodes.
+    pub(crate) fn reachable(&self, nodes: &[String]) -> Vec<String> {
+        let lost = self.lost.lock().unwrap_or_else(PoisonError::into_inner);
+        nodes.iter().filter(|node| !lost.contains(*node)).cloned().collect()
     }
 
     /// Refuses nodes of which some cannot be reached. For faults that claim no nodes.
@@ -64,9 +84,9 @@ impl Claims {
     /// # Errors
     /// With those.
     pub(crate) fn reach(&self, nodes: &[String]) -> Result<(), FaultError> {
-        let lost = self.lost.lock().unwrap_or_else(PoisonError::into_inner);
+        let reachable = self.reachable(nodes);
         let lost: Vec<&str> =
-            nodes.iter().filter(|node| lost.contains(*node)).map(String::as_str).collect();
+            nodes.iter().filter(|node| !reachable.contains(node)).map(String::as_str).collect();
         match lost.is_empty() {
             true => Ok(()),
             false => Err(FaultError::Nothing(format!("frozen or off: {}", lost.join(" ")))),
@@ -87,5 +107,29 @@ impl Claims {
             *damaged = more;
         }
         fits
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A node whose machine is held is left out, or refused where it was named, until it is given back.
+    #[test]
+    fn lost_nodes_are_not_reached() {
+        let claims = Claims::default();
+        let nodes = ["n1", "n2", "n3"].map(str::to_owned);
+        claims.take(&nodes, |free| free[..1].to_vec());
+        let before = claims.losses();
+        claims.lose(&nodes[..1]);
+        assert_eq!(claims.reachable(&nodes), nodes[1..]);
+        let refused = claims.reach(&nodes).unwrap_err().to_string();
+        assert!(refused.contains("frozen or off: n1"), "{refused}");
+        assert!(claims.reach(&nodes[1..]).is_ok());
+        claims.release(&nodes[..1]);
+        assert_eq!(claims.reachable(&nodes), nodes);
+        assert_eq!(claims.lost_since(before, &nodes), BTreeSet::from(["n1".to_owned()]));
+        assert!(claims.lost_since(before, &nodes[1..]).is_empty());
+        assert!(claims.lost_since(claims.losses(), &nodes).is_empty());
     }
 }

@@ -179,6 +179,11 @@ impl Shape {
         }
     }
 
+    /// Whether it says which nodes it cuts, or some of them.
+    pub(crate) const fn names_nodes(&self) -> bool {
+        matches!(self, Self::Nodes(_) | Self::Between(..))
+    }
+
     /// Whether one has to know who leads to draw it.
     pub(crate) fn needs_primaries(&self) -> bool {
         match self {

@@ -72,7 +72,12 @@ pub async fn lanes(
             return Err(refused(mistake));
         }
         let mut nemesis = spec.nemesis(&nodes, &claims, &agents).map_err(refused)?;
-        nemesis.prepare(cx).await?;
+        nemesis.prepare(cx).await.map_err(|error| match error {
+            FaultError::Unsupported(why) => {
+                FaultError::Unsupported(format!("{}: {why}", spec.text))
+            }
+            other => other,
+        })?;
         let mut rng = ChaCha8Rng::seed_from_u64(options.seed);
         rng.set_stream(u64::from(number) + 1);
         let schedule = Schedule::new(options.timing, number, count, options.time_limit);
@@ -82,6 +87,7 @@ pub async fn lanes(
         lanes.push(Box::new(FaultLane {
             text: spec.text.clone(),
             nemesis,
+            claims: claims.clone(),
             schedule,
             rng,
             cx: cx.clone(),
@@ -108,6 +114,7 @@ struct Open {
 struct FaultLane {
     text: String,
     nemesis: Box<dyn Nemesis>,
+    claims: Claims,
     schedule: Schedule,
     rng: ChaCha8Rng,
     cx: FaultContext,
@@ -269,6 +276,7 @@ impl FaultLane {
             recorder.record(FaultEvent { seen: Some(skipped), ..event }).await;
             return;
         }
+        let losses = self.claims.losses();
         let applied = self.nemesis.inject(&self.cx, choice, name).await;
         let until = Instant::now() + hold;
         let in_force = applied.is_ok();
@@ -284,6 +292,12 @@ impl FaultLane {
         tokio::select! {
             () = sleep_until(until) => {}
             () = stop.wait() => {}
+        }
+        // What a node did before it froze or lost its power cannot be asked any more: what was seen stands.
+        let lost = self.claims.lost_since(losses, &choice.nodes);
+        if !lost.is_empty() {
+            tracing::info!(name, ?lost, "not looked at again: nodes were frozen or off meanwhile");
+            return;
         }
         let seen = sighting(self.nemesis.evidence(&self.cx, choice, name).await);
         let event = self.event(id, FaultAction::Hold, Some(choice));

@@ -186,6 +186,7 @@ impl Nemesis for HeldMachine {
         rng: &mut ChaCha8Rng,
     ) -> Result<Choice, FaultError> {
         let (target, nodes) = target::claim(cx, self.target.as_ref(), &self.claims, rng).await?;
+        self.claims.lose(&nodes);
         Ok(Choice { nodes, what: json!({ "target": target.word() }) })
     }
 
@@ -194,6 +195,7 @@ impl Nemesis for HeldMachine {
         // Named nodes leave nothing to the seed.
         let mut rng = ChaCha8Rng::seed_from_u64(0);
         let (_, nodes) = target::claim(cx, Some(&target), &self.claims, &mut rng).await?;
+        self.claims.lose(&nodes);
         Ok(Choice { nodes, what: earlier.what.clone() })
     }
 
@@ -210,7 +212,6 @@ impl Nemesis for HeldMachine {
     ) -> Result<(), FaultError> {
         let (how, ttl) = (self.how, self.agents.ttl());
         self.still = None;
-        self.claims.lose(&choice.nodes);
         let starts: BTreeMap<String, String> = match how {
             Hold::Frozen => BTreeMap::new(),
             Hold::Off => {
@@ -269,6 +270,7 @@ impl Nemesis for HeldMachine {
             Hold::Frozen => {
                 findings.doubt(self.stirred(&machines));
                 let mut count = 0;
+                let first = self.still.is_none();
                 let still = self.still.get_or_insert(Still { since: Instant::now(), machines });
                 let held = still.since.elapsed();
                 for (node, machine) in &still.machines {
@@ -277,8 +279,11 @@ impl Nemesis for HeldMachine {
                     let held_ms = held.as_millis() as u64;
                     figures.insert(node.clone(), json!({ "pids": pids, "held_ms": held_ms }));
                 }
-                let time = held.as_secs_f64();
-                format!("{count} processes of {nodes} stand still for {time:.1} s, {silent}")
+                let time = match first {
+                    true => String::new(),
+                    false => format!(" for {:.1} s", held.as_secs_f64()),
+                };
+                format!("{count} processes of {nodes} stand still{time}, {silent}")
             }
         };
         Ok(Evidence { figures: figures.into(), ..findings.told_as(told) })

@@ -246,6 +246,8 @@ impl Packets {
         shape
     }
 
+    /// The links to make bad. Those of nodes that cannot be reached are left out, unless they were named: nothing
+    /// passes over them anyway.
     async fn links(
         &self,
         cx: &FaultContext,
@@ -261,8 +263,9 @@ impl Packets {
             Target::Primaries => primaries(cx).await?,
             _ => Vec::new(),
         };
-        let hit = target.pick(&nodes, &nodes, &leaders, rng);
-        let pairs = nodes.iter().flat_map(|from| nodes.iter().map(move |to| (from, to)));
+        let free = self.claims.reachable(&nodes);
+        let hit = target.pick(&nodes, &free, &leaders, rng);
+        let pairs = free.iter().flat_map(|from| free.iter().map(move |to| (from, to)));
         let meant =
             pairs.filter(|(from, to)| from != to && (hit.contains(from) || hit.contains(to)));
         Ok(meant.map(|(from, to)| (from.clone(), to.clone())).collect())
@@ -416,7 +419,8 @@ impl Nemesis for Packets {
         let shape = self.shape.unwrap_or_else(|| Self::draw(rng));
         let links = self.links(cx, rng).await?;
         if links.is_empty() {
-            return Err(FaultError::Nothing("no node claims to lead".into()));
+            let nothing = "no link between nodes that can be reached is meant";
+            return Err(FaultError::Nothing(nothing.into()));
         }
         let ends = links.iter().flat_map(|(from, to)| [from.clone(), to.clone()]);
         let nodes: Vec<String> = ends.collect::<BTreeSet<_>>().into_iter().collect();

@@ -370,12 +370,19 @@ impl Nemesis for PartitionNemesis {
         cx: &FaultContext,
         rng: &mut ChaCha8Rng,
     ) -> Result<Choice, FaultError> {
-        let nodes = node_names(cx);
         let can_ask = cx.system.db().primaries().is_some();
-        let shape = match &self.shape {
-            Some(shape) => shape.clone(),
-            None => Shape::draw(nodes.len(), can_ask, rng)
-                .ok_or_else(|| FaultError::Unsupported("one node cannot be partitioned".into()))?,
+        let reachable = self.claims.reachable(&node_names(cx));
+        // Nodes that were named are waited for, if need be; else those that are there are cut.
+        let (shape, nodes) = match &self.shape {
+            Some(shape) if shape.names_nodes() => (Some(shape.clone()), node_names(cx)),
+            Some(shape) => (Some(shape.clone()), reachable),
+            None => (Shape::draw(reachable.len(), can_ask, rng), reachable),
+        };
+        let enough = |shape: &Shape| shape.impossible(nodes.len()).is_none();
+        let Some(shape) = shape.filter(enough) else {
+            let few =
+                format!("only {} nodes can be reached: too few to be cut like that", nodes.len());
+            return Err(FaultError::Nothing(few));
         };
         let leaders = match shape.needs_primaries() {
             true => primaries(cx).await?,
