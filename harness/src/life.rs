@@ -77,9 +77,9 @@ pub struct Conclusion {
 
 /// Lives a run from its first connection to its end.
 pub async fn live(resolved: Resolved, progress: &Progress, interrupt: &Interrupt) -> Conclusion {
-    let folder = resolved.folder.clone();
+    let (folder, id) = (resolved.folder.clone(), resolved.plan.id.clone());
     let conclusion = attempt(resolved, progress, interrupt).await;
-    let conclusion = conclusion.unwrap_or_else(|ending| Conclusion {
+    let mut conclusion = conclusion.unwrap_or_else(|ending| Conclusion {
         ending,
         verdict: None,
         closing: Vec::new(),
@@ -88,6 +88,11 @@ pub async fn live(resolved: Resolved, progress: &Progress, interrupt: &Interrupt
         let status = if folder.history().is_file() { Status::Recorded } else { Status::Crashed };
         if let Err(error) = folder.set_status(status) {
             progress.warn(error.to_string());
+        }
+        if status == Status::Recorded {
+            let judge =
+                format!("what was recorded; to judge it: deposed check {}", folder.handle(&id));
+            conclusion.closing.push(Line::new("kept", judge, None));
         }
     }
     conclusion

@@ -13,6 +13,11 @@ use std::path::{Path, PathBuf};
 use chrono::{DateTime, Utc};
 use serde::Serialize;
 
+/// Where runs are kept, unless told otherwise.
+pub const RESULTS: &str = "results";
+/// The environment variable that tells otherwise.
+pub const RESULTS_VARIABLE: &str = "DEPOSED_RESULTS";
+
 /// How far a run has come. The status file is the last thing written in each phase.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Status {
@@ -58,10 +63,7 @@ pub enum RunFolderError {
         source: io::Error,
     },
     /// No run is called that.
-    #[error(
-        "no run {wanted:?} below {}: give a run folder, the end of its name, or `latest`",
-        .results.display()
-    )]
+    #[error("{}", not_found(.wanted, .results))]
     NotFound {
         /// What was asked for.
         wanted: String,
@@ -82,6 +84,15 @@ pub enum RunFolderError {
         /// The folders that fit.
         candidates: Vec<String>,
     },
+}
+
+/// Says whether there is a folder of that name at all, which is then of no run.
+fn not_found(wanted: &str, results: &Path) -> String {
+    let give = "give a run folder, the end of its name, or `latest`";
+    match Path::new(wanted).is_dir() {
+        true => format!("{wanted} is a folder, but not of a run (it has no plan.json): {give}"),
+        false => format!("no run {wanted:?} below {}: {give}", results.display()),
+    }
 }
 
 /// What to do about an error the system reports, where that is known.
@@ -163,6 +174,17 @@ impl RunFolder {
                 wanted: wanted.to_owned(),
                 candidates: found.iter().map(|path| path.display().to_string()).collect(),
             }),
+        }
+    }
+
+    /// What a command finds this run by: its id where that is looked for without `--results`, else its path.
+    pub fn handle(&self, id: &str) -> String {
+        let results =
+            std::env::var_os(RESULTS_VARIABLE).map_or_else(|| RESULTS.into(), PathBuf::from);
+        let real = |path: &Path| path.canonicalize().ok();
+        match Self::find(&results, id) {
+            Ok(found) if real(&found.path) == real(&self.path) => id.to_owned(),
+            _ => self.path.display().to_string(),
         }
     }
 

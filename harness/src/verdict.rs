@@ -172,7 +172,7 @@ pub fn write(
     let html = folder.file("report.html");
     Ok(Concluded {
         verdict: report.verdict(),
-        closing: report.closing(&html.display().to_string()),
+        closing: report.closing(&html.display().to_string(), &folder.handle(&plan.id)),
     })
 }
 

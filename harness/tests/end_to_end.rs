@@ -685,7 +685,7 @@ fn an_interrupted_run_is_healed_and_judged_and_a_second_interrupt_only_heals() {
     signal(&child, "TERM");
     let ran = Ran::of(child.wait_with_output().unwrap());
     assert!(matches!(ran.code, Some(130 | 143)), "{:?}: {}", ran.code, ran.text);
-    ran.says(&["healing only"]);
+    ran.says(&["healing only", "kept ", "deposed check "]);
     assert!(!bench.latest().join("results.json").exists(), "nobody asked for a verdict any more");
     assert!(bench.latest().join("history.jsonl").exists(), "what was recorded is kept");
     bench.run("report").ends_with(64).says(&["was not judged", "deposed check"]);

@@ -11,7 +11,7 @@
 //! | `data`, `log` | the directories of `[service]` and `[logs]` |
 //! | `ports.NAME` | a port of `[service]` |
 //! | `options.NAME` | the value of an option |
-//! | `program(name)` | a program of deposed on the controller: the file of that name beside the running one, or the running one, which is all of them by name |
+//! | `program(name)` | a program of deposed on the controller: the file of that name beside the running one, or `standbyd`, which the running one is by that name |
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -94,13 +94,25 @@ fn joined<'a>(nodes: impl Iterator<Item = &'a Node>) -> Value {
     })
 }
 
+/// What the running program is, too, when it is called by that name.
+const BUNDLED: [&str; 1] = ["standbyd"];
+
 /// A program that comes with this one: installed beside it, or else this one, which looks at the
 /// name it is called by.
-fn program(name: &str) -> String {
+fn program(name: &str) -> Result<String, minijinja::Error> {
     let this = std::env::current_exe().unwrap_or_default();
     let beside = this.with_file_name(name);
-    let path = if beside.is_file() { beside } else { this };
-    path.display().to_string()
+    if beside.is_file() {
+        return Ok(beside.display().to_string());
+    }
+    if BUNDLED.contains(&name) {
+        return Ok(this.display().to_string());
+    }
+    let absent = format!(
+        "program('{name}'): {} is no file, and deposed brings no such program",
+        beside.display()
+    );
+    Err(minijinja::Error::new(ErrorKind::InvalidOperation, absent))
 }
 
 fn explain(source: &str, error: &minijinja::Error) -> String {
@@ -161,5 +173,7 @@ mod tests {
         assert!(mistake("{{ node.name | hots }}").contains("hots"));
         assert!(mistake("{{ node.name ").contains("unexpected end"));
         assert!(mistake("{{ peers('x') }}").contains("peers"));
+        assert!(mistake("{{ program('python3') }}").contains("brings no such program"));
+        assert!(scope.render("{{ program('standbyd') }}").is_ok());
     }
 }

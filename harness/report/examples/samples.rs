@@ -18,7 +18,7 @@ fn main() -> std::io::Result<()> {
         std::fs::write(dir.join("report.html"), report.html())?;
         std::fs::write(dir.join("report.md"), report.markdown())?;
         let lines: Vec<String> =
-            report.closing("report.html").iter().map(|l| l.to_string()).collect();
+            report.closing("report.html", &sample.plan.id).iter().map(|l| l.to_string()).collect();
         std::fs::write(dir.join("closing.txt"), lines.join("\n") + "\n")?;
     }
     Ok(())

@@ -22,7 +22,8 @@ pub struct Line {
 }
 
 impl Line {
-    fn new(label: &str, text: impl Into<String>, verdict: Option<Verdict>) -> Self {
+    /// A line: see the fields.
+    pub fn new(label: &str, text: impl Into<String>, verdict: Option<Verdict>) -> Self {
         Self { label: label.into(), text: text.into(), verdict }
     }
 }
@@ -48,12 +49,12 @@ pub fn check_line(check: &Check) -> Line {
 
 impl Report<'_> {
     /// The last lines of a run: the verdict with its reason, where the report is, how to see it
-    /// again. `report` is the path of the HTML report.
-    pub fn closing(&self, report: &str) -> Vec<Line> {
-        let id = phrase::clean(&self.run.plan.id);
+    /// again. `report` is the path of the HTML report, `run` what commands find the run by.
+    pub fn closing(&self, report: &str, run: &str) -> Vec<Line> {
+        let run = phrase::clean(run);
         let mut lines = self.verdict_lines();
         lines.push(Line::new("report", report, None));
-        let again = format!("deposed check {id}      reproduce: deposed run --plan {id}");
+        let again = format!("deposed check {run}      reproduce: deposed run --plan {run}");
         lines.push(Line::new("again", again, None));
         lines
     }

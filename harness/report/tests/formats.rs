@@ -14,7 +14,7 @@ fn formats_are_as_reviewed() {
             .checks
             .iter()
             .map(check_line)
-            .chain(report.closing("results/etcd/7f3a/report.html"))
+            .chain(report.closing("results/etcd/7f3a/report.html", &sample.plan.id))
             .map(|line| line.to_string())
             .collect();
         insta::assert_snapshot!(format!("{name}.closing.txt"), lines.join("\n"));
@@ -61,7 +61,8 @@ fn bytes_are_the_same_every_time() {
 fn hostile_text_is_harmless() {
     let sample = samples::hostile();
     let report = sample.report();
-    let lines: Vec<String> = report.closing("r").iter().map(ToString::to_string).collect();
+    let lines: Vec<String> =
+        report.closing("r", &sample.plan.id).iter().map(ToString::to_string).collect();
     for text in [lines.join("\n"), report.markdown(), check_line(&sample.checks[0]).to_string()] {
         let bad = |c: char| (c.is_control() && c != '\n') || ('\u{202a}'..='\u{202e}').contains(&c);
         assert!(!text.contains(bad), "{text:?}");

@@ -195,7 +195,10 @@ fn status() -> Result<(), Failure> {
 /// What is wrong with the command is told from what is wrong with the machine.
 pub(super) fn failure(error: LabError) -> Failure {
     match error {
-        LabError::Spec(_) => Failure::usage(error),
+        LabError::Spec(_)
+        | LabError::NotUp { .. }
+        | LabError::AlreadyUp { .. }
+        | LabError::NoSuchNode { .. } => Failure::usage(error),
         error => Failure::infrastructure(error),
     }
 }

@@ -27,6 +27,7 @@ pub(crate) use failure::Failure;
 pub(crate) use output::{note, out};
 
 use crate::exit;
+use crate::run_folder::{RESULTS, RESULTS_VARIABLE};
 
 /// Injects faults into a replicated store, records what its clients see, and decides whether it
 /// kept its promises.
@@ -64,7 +65,7 @@ enum Command {
 #[derive(Debug, Clone, clap::Args)]
 struct ResultsArgs {
     /// Where runs are kept
-    #[arg(long, value_name = "FOLDER", default_value = "results", env = "DEPOSED_RESULTS")]
+    #[arg(long, value_name = "FOLDER", default_value = RESULTS, env = RESULTS_VARIABLE)]
     results: PathBuf,
 }
 

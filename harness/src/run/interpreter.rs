@@ -361,7 +361,7 @@ impl Interpreter {
             let fresh = Worker::start(&self.workshop, thread, slot.node.clone());
             let untouched = std::mem::replace(&mut slot.worker, fresh).abandon();
             let (kind, error) = if untouched {
-                (OpType::Fail, format!("no client: no connection {limit}"))
+                (OpType::Fail, format!("no client: not connected and ready {limit}"))
             } else {
                 (OpType::Info, format!("no answer {limit}"))
             };

@@ -272,7 +272,7 @@ async fn an_operation_past_its_deadline_is_indeterminate_and_its_process_is_not_
 async fn without_a_connection_an_operation_has_definitely_not_happened() {
     for (connect, error) in [
         (Connect::Refused, "no client: refused"),
-        (Connect::Hangs, "no client: no connection within 300ms"),
+        (Connect::Hangs, "no client: not connected and ready within 300ms"),
         (Connect::Panics, "no client: panicked: no route"),
     ] {
         let run = plain(spec(ops(&["ok", "ok"]), Factory::new(connect))).await;
