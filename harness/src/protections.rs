@@ -38,7 +38,9 @@ fn judge(cell: &Protection, verdict: Verdict, reason: &str, analysis: &Analysis)
     let count = |kind: &str, name: &str| details[kind][name]["count"].as_u64().unwrap_or(0);
     let found = |name: &str| count("violations", name) + count("exposures", name);
     let sizes = |name: &str| {
-        let sizes = details["exposures"][name].get("sizes").or(details["measures"].get(name));
+        let of_kind = |kind: &str| details[kind][name].get("sizes");
+        let sizes =
+            of_kind("violations").or(of_kind("exposures")).or(details["measures"].get(name));
         sizes.and_then(Distribution::read)
     };
     let window = cell.window.as_deref().and_then(sizes);

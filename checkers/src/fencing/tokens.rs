@@ -251,11 +251,16 @@ impl<'h> Judge<'_, 'h> {
         accepted().map(accept).collect()
     }
 
-    /// Writes that were accepted although the resource had accepted a newer token.
+    /// Writes that were accepted although the resource had accepted a newer token, and how long after that at
+    /// least.
     fn stale(&self, accepts: &[Accept], found: &mut Found) {
         for accept in accepts {
             let Some(newer) = accept.newer else { continue };
-            found.note("stale-token-accepted", self.claims.fencing, None, || {
+            let at = accepts.binary_search_by_key(&newer, |accept| accept.position);
+            let newer_ns = at.ok().map(|at| accepts[at].latest_ns).filter(|&ns| ns < u64::MAX);
+            let after_ns =
+                accept.earliest_ns.zip(newer_ns).map(|(at, newer)| at.saturating_sub(newer));
+            found.note("stale-token-accepted", self.claims.fencing, after_ns, || {
                 let summary = format!(
                     "{} accepted token {} after it had seen a newer one",
                     self.resource, accept.token

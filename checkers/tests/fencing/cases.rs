@@ -91,10 +91,12 @@ fn an_accepted_stale_write_goes_back_in_tokens() {
 fn without_a_log_acknowledgements_show_that_a_stale_write_was_accepted() {
     let script = || start().acquire(1, (0, 2), lease(33, 5)).acquire(2, (10, 12), lease(34, 50));
     let last = |script: Script| script.snapshot(1, Seen::Every(vec!["a", "b"]));
-    bad(
+    let analysis = bad(
         last(script().write(2, (13, 14), 34, "b", OK).write(1, (15, 17), 33, "a", OK)),
         &["stale-token-accepted"],
     );
+    let sizes = &analysis.details["violations"]["stale-token-accepted"]["sizes"];
+    assert_eq!(sizes["max_ns"], MS, "the newer by 14, the older from 15 on");
     // They overlap: either may have come first.
     good(last(script().write(2, (13, 16), 34, "b", OK).write(1, (15, 17), 33, "a", OK)));
 }
