@@ -92,6 +92,51 @@ impl Ran {
     }
 }
 
+/// A lab in the background with what etcd needs; it is gone with this, also where a test fails.
+struct LabUp<'a> {
+    bench: &'a Bench,
+    name: String,
+}
+
+impl<'a> LabUp<'a> {
+    /// One whose name begins with a word.
+    fn new(bench: &'a Bench, word: &str, nodes: u8) -> Self {
+        let lab = Self { bench, name: format!("{word}{}", std::process::id()) };
+        bench.run(&format!("lab up --nodes {nodes} --for etcd --name {}", lab.name)).ends_with(0);
+        lab
+    }
+
+    /// The binary in the lab's network.
+    fn deposed(&self, words: &str) -> Command {
+        let (name, binary) = (&self.name, env!("CARGO_BIN_EXE_deposed"));
+        self.bench.deposed(&format!("lab exec --name {name} -- {binary} {words}"))
+    }
+
+    fn run(&self, words: &str) -> Ran {
+        Ran::of(self.deposed(words).output().unwrap())
+    }
+
+    /// A script on a node.
+    fn ssh(&self, node: &str, script: &str) -> Command {
+        let mut ssh = self.bench.deposed(&format!("lab ssh --name {} {node}", self.name));
+        ssh.arg(script);
+        ssh
+    }
+
+    fn on(&self, node: &str, script: &str) -> Ran {
+        Ran::of(self.ssh(node, script).output().unwrap())
+    }
+}
+
+impl Drop for LabUp<'_> {
+    fn drop(&mut self) {
+        let down = self.bench.run(&format!("lab down --name {}", self.name));
+        if !std::thread::panicking() {
+            down.ends_with(0);
+        }
+    }
+}
+
 /// Every process that descends from one, itself included.
 fn family(of: u32) -> Vec<u32> {
     let parents: Vec<(u32, u32)> = std::fs::read_dir("/proc")
@@ -223,22 +268,17 @@ fn faults_that_meet_a_held_node_end_no_run() {
 #[test]
 fn held_nodes_recover_without_their_controller() {
     let bench = Bench::new();
-    let name = format!("held{}", std::process::id());
-    let binary = env!("CARGO_BIN_EXE_deposed");
-    bench.run(&format!("lab up --nodes 3 --for etcd --name {name}")).ends_with(0);
+    let lab = LabUp::new(&bench, "held", 3);
     let stores = || {
-        let runs = |node: &&&str| {
-            let mut ssh = bench.deposed(&format!("lab ssh --name {name} {node}"));
-            ssh.arg("grep -qx etcd /proc/[0-9]*/comm").status().unwrap().success()
-        };
+        let runs = |node: &&&str| lab.on(node, "grep -qx etcd /proc/[0-9]*/comm").code == Some(0);
         ["n1", "n2", "n3"].iter().filter(runs).count()
     };
     for healed in [false, true] {
-        let mut run = bench
-            .deposed(&format!(
-                "lab exec --name {name} -- {binary} run etcd --time 120s --output plain \
-                 --faults node-freeze:n1,power-off:n2 --fault-every 100s --fault-hold 90s"
-            ))
+        let mut run = lab
+            .deposed(
+                "run etcd --time 120s --output plain \
+                 --faults node-freeze:n1,power-off:n2 --fault-every 100s --fault-hold 90s",
+            )
             .stdout(Stdio::piped())
             .stderr(Stdio::null())
             .spawn()
@@ -254,7 +294,7 @@ fn held_nodes_recover_without_their_controller() {
         let killed = Instant::now();
         run.wait().unwrap();
         if healed {
-            bench.run(&format!("lab exec --name {name} -- {binary} heal")).ends_with(0);
+            lab.run("heal").ends_with(0);
             let took = killed.elapsed();
             println!("healed on request within {took:?}");
         }
@@ -262,33 +302,27 @@ fn held_nodes_recover_without_their_controller() {
         println!("the last store was up {:?} after the controller was killed", killed.elapsed());
         let status = bench.run("lab status");
         assert!(!status.text.contains("degraded"), "{}", status.text);
-        bench.run(&format!("lab exec --name {name} -- {binary} heal")).ends_with(0);
+        lab.run("heal").ends_with(0);
         std::thread::sleep((killed + CLAIMED_FOR).saturating_duration_since(Instant::now()));
     }
-    bench
-        .run(&format!("lab exec --name {name} -- {binary} run etcd --time 5s --faults kill"))
-        .ends_with(0);
-    bench.run(&format!("lab down --name {name}")).ends_with(0);
+    lab.run("run etcd --time 5s --faults kill").ends_with(0);
 }
 
 /// Machines that nobody holds from outside are not frozen, nor switched off.
 #[test]
 fn nodes_without_a_warden_keep_their_power() {
     let bench = Bench::new();
-    let name = format!("bare{}", std::process::id());
-    bench.run(&format!("lab up --nodes 1 --for etcd --name {name}")).ends_with(0);
-    let inventory = format!("/run/deposed/labs/{name}/cluster.toml");
+    let lab = LabUp::new(&bench, "bare", 1);
+    let inventory = format!("/run/deposed/labs/{}/cluster.toml", lab.name);
     let text = std::fs::read_to_string(inventory).unwrap();
     let lines = text.lines().filter(|line| !line.starts_with("warden"));
     let bare = lines.map(|line| format!("{line}\n")).collect::<String>();
     assert_ne!(bare, text);
     let file = bench.write("bare.toml", &bare);
-    let run = format!("lab exec --name {name} -- {} run etcd", env!("CARGO_BIN_EXE_deposed"));
-    let run = format!("{run} --cluster {} --time 5s --faults", file.display());
-    let refused = ["node-freeze", "power-off:n1"].map(|fault| bench.run(&format!("{run} {fault}")));
-    bench.run(&format!("lab down --name {name}")).ends_with(0);
-    for ran in refused {
-        ran.ends_with(3).says(&["n1 could not undo this by itself"]);
+    let run = format!("run etcd --cluster {} --time 5s --faults", file.display());
+    for fault in ["node-freeze", "power-off:n1"] {
+        let refusal = format!("{fault}: n1 could not undo this by itself");
+        lab.run(&format!("{run} {fault}")).ends_with(3).says(&[&refusal]);
     }
 }
 
@@ -450,23 +484,15 @@ fn protections_are_measured_and_compared_with_what_is_expected() {
 #[test]
 fn a_lab_that_is_up_is_used_like_any_cluster_over_ssh() {
     let bench = Bench::new();
-    let name = format!("used{}", std::process::id());
-    bench.run(&format!("lab up --nodes 3 --for etcd --name {name}")).ends_with(0);
-    let binary = env!("CARGO_BIN_EXE_deposed");
-    let ran = bench.run(&format!(
-        "lab exec --name {name} -- {binary} run etcd --time 8s --faults partition,kill --output plain"
-    ));
+    let lab = LabUp::new(&bench, "used", 3);
+    lab.run("run etcd --time 8s --faults partition,kill --output plain")
+        .ends_with(0)
+        .says(&["valid"]);
     // The port is taken by something that is not ours: it is named, and not killed.
     let take = "perl -MIO::Socket::INET -e 'our $s = IO::Socket::INET->new(Listen=>1,ReuseAddr=>1,LocalPort=>2379) \
                 or die; sleep 60' >/dev/null 2>&1 </dev/null & sleep 0.5";
-    let taken =
-        Ran::of(bench.deposed(&format!("lab ssh --name {name} n2")).arg(take).output().unwrap());
-    let occupied = bench.run(&format!("lab exec --name {name} -- {binary} run etcd --time 5s"));
-    let down = bench.run(&format!("lab down --name {name}"));
-    ran.ends_with(0).says(&["valid"]);
-    taken.ends_with(0);
-    occupied.ends_with(3).says(&["2379", "n2"]);
-    down.ends_with(0);
+    lab.on("n2", take).ends_with(0);
+    lab.run("run etcd --time 5s").ends_with(3).says(&["2379", "n2"]);
 }
 
 /// Kills a controller so many milliseconds after its start; whether it left enough of a history to be
@@ -540,16 +566,15 @@ const CLAIMED_FOR: Duration = Duration::from_secs(21);
 /// In a lab that stays up: kills controllers in the middle of faults, and each time looks at the nodes.
 /// Returns how long after the last kill the slowest of them was seen to be clean.
 fn orphaned(bench: &Bench, name: &str, moments: &[u64]) -> Duration {
-    let (binary, nodes) = (env!("CARGO_BIN_EXE_deposed"), ["n1", "n2", "n3"]);
+    let nodes = ["n1", "n2", "n3"];
+    let lab = LabUp::new(bench, name, 3);
     let ssh = |node: &str, script: &str| {
-        let mut ssh = bench.deposed(&format!("lab ssh --name {name} {node}"));
-        let said = ssh.arg(script).output().unwrap();
+        let said = lab.ssh(node, script).output().unwrap();
         match said.status.success() {
             true => String::from_utf8_lossy(&said.stdout).trim().to_owned(),
             false => "no answer".to_owned(),
         }
     };
-    bench.run(&format!("lab up --nodes 3 --for etcd --name {name}")).ends_with(0);
     let rules = nodes.map(|node| ssh(node, &format!("{OWN_RULES}; iptables -S; ip6tables -S")));
     assert!(rules[0].contains("10.9.9.9"), "{}", rules[0]);
     let mut slowest = Duration::ZERO;
@@ -560,11 +585,8 @@ fn orphaned(bench: &Bench, name: &str, moments: &[u64]) -> Duration {
         // Not `power-off`: afterwards a node has no rules but those it boots with.
         let faults = "partition,reject,flap,kill,restart,pause,freeze,slow,clock,packets,power-cut,\
                       disk-full,disk-error,slow-disk,corrupt:flip=*.wal,wipe,memory,cpu,node-freeze";
-        let mut run = bench
-            .deposed(&format!(
-                "lab exec --name {name} -- {binary} run etcd --time 60s --faults {faults}"
-            ))
-            .args(["--output", "plain"])
+        let mut run = lab
+            .deposed(&format!("run etcd --time 60s --faults {faults} --output plain"))
             .stdout(Stdio::piped())
             .stderr(Stdio::null())
             .spawn()
@@ -589,9 +611,8 @@ fn orphaned(bench: &Bench, name: &str, moments: &[u64]) -> Duration {
         slowest = slowest.max(killed.elapsed());
         let now = nodes.map(|node| ssh(node, "iptables -S; ip6tables -S"));
         assert_eq!(now, rules, "{name} at {moment} ms");
-        bench.run(&format!("lab exec --name {name} -- {binary} heal")).ends_with(0);
+        lab.run("heal").ends_with(0);
     }
-    bench.run(&format!("lab down --name {name}")).ends_with(0);
     slowest
 }
 
@@ -606,8 +627,7 @@ fn nodes_whose_controller_is_killed_heal_themselves_and_touch_nothing_else() {
     let (first, second) = moments.split_at(moments.len() / 2);
     let slowest = std::thread::scope(|scope| {
         let one = |number: u32, moments| {
-            let name = format!("orphan{}x{number}", std::process::id());
-            scope.spawn(move || orphaned(bench, &name, moments))
+            scope.spawn(move || orphaned(bench, &format!("orphan{number}x"), moments))
         };
         let (first, second) = (one(1, first), one(2, second));
         first.join().unwrap().max(second.join().unwrap())
@@ -619,13 +639,10 @@ fn nodes_whose_controller_is_killed_heal_themselves_and_touch_nothing_else() {
 /// hand or not; where they were lost all the same, it does not judge what it saw.
 #[test]
 fn a_run_has_its_nodes_for_itself_or_says_nothing() {
-    let bench = &Bench::new();
-    let (binary, name) = (env!("CARGO_BIN_EXE_deposed"), format!("claimed{}", std::process::id()));
-    bench.run(&format!("lab up --nodes 3 --for etcd --name {name}")).ends_with(0);
-    let inside = |words: &str| bench.run(&format!("lab exec --name {name} -- {binary} {words}"));
-    let first = bench
-        .deposed(&format!("lab exec --name {name} -- {binary} run etcd --time 15s --faults none"))
-        .args(["--output", "plain"])
+    let bench = Bench::new();
+    let lab = LabUp::new(&bench, "claimed", 3);
+    let first = lab
+        .deposed("run etcd --time 15s --faults none --output plain")
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
         .spawn()
@@ -634,22 +651,16 @@ fn a_run_has_its_nodes_for_itself_or_says_nothing() {
         let history = bench.results().join("latest/history.jsonl");
         std::fs::metadata(history).is_ok_and(|m| m.len() > 20_000)
     });
-    let healed = inside("heal");
-    let refused = inside("run etcd --time 3s --faults none");
+    lab.run("heal").ends_with(0);
+    lab.run("run etcd --time 3s --faults none")
+        .ends_with(3)
+        .says(&["n1: another run is using it", "if it was killed"]);
     // Even a run that is over by now.
-    let ssh = bench
-        .deposed(&format!("lab ssh --name {name} n2"))
-        .arg("echo another 0 >/run/deposed/claim")
-        .output()
-        .unwrap();
-    let first = Ran::of(first.wait_with_output().unwrap());
-    let last = inside("run etcd --time 3s --faults none");
-    bench.run(&format!("lab down --name {name}")).ends_with(0);
-    healed.ends_with(0);
-    refused.ends_with(3).says(&["n1: another run is using it", "if it was killed"]);
-    assert!(ssh.status.success());
-    first.ends_with(3).says(&["n2: run another took it before this one was over", "is kept"]);
-    last.ends_with(0);
+    lab.on("n2", "echo another 0 >/run/deposed/claim").ends_with(0);
+    Ran::of(first.wait_with_output().unwrap())
+        .ends_with(3)
+        .says(&["n2: run another took it before this one was over", "is kept"]);
+    lab.run("run etcd --time 3s --faults none").ends_with(0);
 }
 
 #[test]
@@ -753,27 +764,23 @@ echo 'deb [trusted=yes] file:/opt/archive ./' > /etc/apt/sources.list
 #[test]
 fn a_missing_package_is_installed_on_the_nodes_that_miss_it() {
     let bench = Bench::new();
-    let name = format!("installed{}", std::process::id());
-    bench.run(&format!("lab up --nodes 3 --for etcd --name {name}")).ends_with(0);
-    let on = |node: &str, script: &str| {
-        let words = format!("lab ssh --name {name} {node}");
-        Ran::of(bench.deposed(&words).arg(script).output().unwrap())
-    };
-    let prepared = ["n1", "n3"].map(|node| on(node, ONLY_IN_AN_ARCHIVE));
-    let run = format!("lab exec --name {name} -- {} run etcd", env!("CARGO_BIN_EXE_deposed"));
-    let refused = bench.run(&format!("{run} --time 3s --no-install"));
-    let ran = bench.run(&format!("{run} --time 5s --faults kill --output plain"));
-    let installed = ["n1", "n3"].map(|node| on(node, "dpkg-query -W etcd-server"));
-    let down = bench.run(&format!("lab down --name {name}"));
-    for ran in prepared {
-        ran.ends_with(0);
+    let lab = LabUp::new(&bench, "installed", 3);
+    for node in ["n1", "n3"] {
+        lab.on(node, ONLY_IN_AN_ARCHIVE).ends_with(0);
     }
-    refused.ends_with(3).says(&["n1", "etcd-server", "apt-get install"]);
-    ran.ends_with(0).says(&["n1", "n3", "etcd-server"]);
-    for ran in installed {
-        ran.ends_with(0);
+    lab.run("run etcd --time 3s --no-install").ends_with(3).says(&[
+        "n1",
+        "etcd-server",
+        "apt-get install",
+    ]);
+    lab.run("run etcd --time 5s --faults kill --output plain").ends_with(0).says(&[
+        "n1",
+        "n3",
+        "etcd-server",
+    ]);
+    for node in ["n1", "n3"] {
+        lab.on(node, "dpkg-query -W etcd-server").ends_with(0);
     }
-    down.ends_with(0);
 }
 
 #[test]
