@@ -32,7 +32,8 @@ pub(crate) enum Op {
         ttl_ms: u64,
         /// The token to give; without it, the position in the log.
         token: Option<u64>,
-        /// The holder's token, if its time is over.
+        /// Where in the log the holder took or last renewed it, if its time was over: one that renewed since
+        /// keeps it.
         expired: Option<u64>,
     },
     Renew {
@@ -97,7 +98,7 @@ impl State {
             }
             Op::Acquire { lock, owner, ttl_ms, token, expired } => {
                 if let Some(holder) = self.locks.get(lock)
-                    && Some(holder.token) != *expired
+                    && Some(holder.renewed) != *expired
                 {
                     return Outcome::Held(format!("held by {}", holder.owner));
                 }
@@ -135,7 +136,7 @@ mod tests {
     }
 
     /// A lock has one holder, who alone can renew and release it; one that expired is taken over
-    /// with a greater token, but only if nobody took it meanwhile.
+    /// with a greater token, but only if nobody took or renewed it meanwhile.
     #[test]
     fn locks() {
         let mut state = State::default();
@@ -147,10 +148,11 @@ mod tests {
         assert!(matches!(state.apply(5, &Op::Renew { lock: lock(), token: 1 }), Outcome::Held(_)));
         assert_eq!(state.apply(6, &Op::Renew { lock: lock(), token: 3 }), Outcome::Done);
         assert_eq!(state.locks["a"].renewed, 6);
+        assert!(matches!(state.apply(7, &acquire("r", Some(3))), Outcome::Held(_)));
         let release = |token| Op::Release { lock: lock(), token };
-        assert!(matches!(state.apply(7, &release(1)), Outcome::Held(_)));
-        assert_eq!(state.apply(8, &release(3)), Outcome::Done);
-        assert_eq!(state.apply(9, &acquire("r", None)), Outcome::Taken(9));
+        assert!(matches!(state.apply(8, &release(1)), Outcome::Held(_)));
+        assert_eq!(state.apply(9, &release(3)), Outcome::Done);
+        assert_eq!(state.apply(10, &acquire("r", None)), Outcome::Taken(10));
     }
 
     /// A cas compares; an absent key is null.

@@ -560,11 +560,11 @@ impl Core {
         Some(end)
     }
 
-    /// The holder of a lock whose time is over.
+    /// Where in the log the holder of a lock took or last renewed it, if its time is over.
     pub(super) fn expired(&mut self, lock: &str) -> Option<u64> {
         let end = self.lock_end(lock)?;
         let over = self.config.clock.now() >= end;
-        over.then(|| self.state.locks.get(lock).map(|holder| holder.token)).flatten()
+        over.then(|| self.state.locks.get(lock).map(|holder| holder.renewed)).flatten()
     }
 
     /// The token of the next lock, if it is not the position in the log, which is always right.
