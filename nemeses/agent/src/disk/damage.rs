@@ -1,15 +1,16 @@
 //! The data of a store is damaged while it is down: a bit is flipped, a file is cut short, or all of it is
 //! gone.
 //!
-//! Undoing starts the store on what is there, for that is the fault. Only a store that gives up on it is
-//! given back what it had: the bit, the end of the file, the folder, which were put aside. They lie beside
-//! the folder of its data until then.
+//! Whoever heals starts the store on what is there first, for that is the fault, and waits whether it gets ready.
+//! One that runs when the damage is undone is left with it. One that does not, because it gave up or because nobody
+//! is there any more who would wait (a wiped member may fall over its peers long after its start), is given back what
+//! it had: the bit, the end of the file, the folder, which were put aside. They lie beside the folder of its data until
+//! then.
 
 use std::fs::{self, File, Permissions};
 use std::io::{self, Write};
 use std::os::unix::fs::{FileExt, MetadataExt, PermissionsExt, chown};
 use std::path::{Path, PathBuf};
-use std::time::{Duration, Instant};
 
 use serde::{Deserialize, Serialize};
 use serde_json::json;
@@ -22,10 +23,6 @@ const CUT_MAX: u64 = 64 << 10;
 
 /// The most files that are looked at.
 const FILES_MAX: usize = 100_000;
-
-/// How long a store has to live on its damaged data to be left with it.
-const PATIENCE: Duration = Duration::from_secs(3);
-const LOOK_EVERY: Duration = Duration::from_millis(100);
 
 /// What is done to the data.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -316,14 +313,6 @@ impl Primitive for Damage {
     fn undo(undo: &Damaged) -> Result<()> {
         if undo.aside.exists() {
             if !undo.runs() {
-                // A store that finds its data wrong may say so by failing to start.
-                let _ = run_script(&undo.start);
-                let end = Instant::now() + PATIENCE;
-                while undo.runs() && Instant::now() < end {
-                    std::thread::sleep(LOOK_EVERY);
-                }
-            }
-            if !undo.runs() {
                 run_script(&undo.stop)?;
                 undo.put_back().map_err(undo.failed("put back what was in"))?;
                 let _ = fs::write(undo.given_back(), "");
@@ -340,7 +329,7 @@ impl Primitive for Damage {
             holds: gone,
             summary: match (gone, given_back) {
                 (false, _) => "what it had is still put aside",
-                (true, true) => "it gave up on that and has what it had again",
+                (true, true) => "it did not run on that and has what it had again",
                 (true, false) => "it lives on what is left",
             }
             .into(),
