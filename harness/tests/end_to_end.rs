@@ -339,15 +339,18 @@ fn healed(bench: &Bench, faults: &[&str]) {
 }
 
 /// etcd keeps what it acknowledged when its disks fill up, fail, slow down and rot, each on a node of its
-/// own. That it gives up for that is no crash; and it runs again.
+/// own, of five: two may be down at a time. That it gives up for that is no crash; and it runs again.
 #[test]
 fn disks_fill_up_fail_slow_down_and_rot() {
     let bench = Bench::new();
     let faults = "disk-full:n1,disk-error:n2,slow-disk:n3,corrupt:flip=*.wal:n4";
-    bench
-        .run(&format!("run etcd --lab-nodes 4 --time 15s --faults {faults}"))
-        .ends_with(0)
-        .says(&["valid", "MiB taken, no room", "input/output errors", "a sync takes", " and was "]);
+    bench.run(&format!("run etcd --time 15s --faults {faults}")).ends_with(0).says(&[
+        "valid",
+        "MiB taken, no room",
+        "input/output errors",
+        "a sync takes",
+        " and was ",
+    ]);
     healed(&bench, &["disk-full", "disk-error", "slow-disk", "corrupt"]);
 }
 
