@@ -594,9 +594,10 @@ fn orphaned(bench: &Bench, name: &str, moments: &[u64]) -> Duration {
             .stderr(Stdio::null())
             .spawn()
             .unwrap();
-        let mut lines = BufReader::new(run.stdout.take().unwrap()).lines();
-        let bitten = lines.any(|line| line.is_ok_and(|line| line.contains(" fault ")));
-        assert!(bitten, "no fault came");
+        let lines = BufReader::new(run.stdout.take().unwrap()).lines().map_while(Result::ok);
+        let mut said = Vec::new();
+        let bitten = lines.inspect(|line| said.push(line.clone())).any(|l| l.contains(" fault "));
+        assert!(bitten, "no fault came, {moment} ms:\n{}", said.join("\n"));
         std::thread::sleep(Duration::from_millis(*moment));
         for pid in family(run.id()) {
             let _ = Command::new("kill").args(["-s", "KILL", &pid.to_string()]).status();
