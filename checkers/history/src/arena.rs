@@ -185,6 +185,12 @@ impl Arena {
         cell
     }
 
+    /// A list that probably was not seen lately.
+    #[inline]
+    pub(crate) fn new_list(&mut self, items: &[Cell]) -> Cell {
+        self.store(items, LIST, LONG_LIST)
+    }
+
     /// A map; keys and values alternate.
     pub(crate) fn map(&mut self, items: &[Cell]) -> Cell {
         self.store(items, MAP, LONG_MAP)
@@ -309,11 +315,16 @@ impl Arena {
     /// Appends all that another arena holds. Its cells mean the same here after
     /// [`Moved::cell`].
     pub(crate) fn append(&mut self, other: &Self) -> Moved {
+        let mut by = [0; 1 << TAG_BITS];
+        by[LIST as usize] = (self.cells.len() as u64) << LEN_BITS;
+        by[MAP as usize] = by[LIST as usize];
+        by[WIDE_INT as usize] = self.wide.len() as u64;
+        by[FLOAT as usize] = by[WIDE_INT as usize];
+        by[LONG_LIST as usize] = self.long.len() as u64;
+        by[LONG_MAP as usize] = by[LONG_LIST as usize];
         let moved = Moved {
             symbols: other.strings.iter().map(|text| self.strings.intern(text)).collect(),
-            cells: self.cells.len() as u64,
-            wide: self.wide.len() as u64,
-            long: self.long.len() as u64,
+            by: by.map(|payload| payload << TAG_BITS),
         };
         let base = self.cells.len();
         self.wide.extend_from_slice(&other.wide);
@@ -336,21 +347,16 @@ impl Arena {
 /// Where the contents of an appended arena went.
 pub(crate) struct Moved {
     symbols: Vec<Symbol>,
-    cells: u64,
-    wide: u64,
-    long: u64,
+    /// By how much cells of each tag increase, if they are no text.
+    by: [u64; 1 << TAG_BITS],
 }
 
 impl Moved {
     #[inline]
     pub(crate) fn cell(&self, cell: Cell) -> Cell {
-        let payload = cell.payload() as u64;
-        match cell.tag() {
-            STR | KEYWORD => Cell::new(cell.tag(), u64::from(self.symbols[payload as usize].0)),
-            LIST | MAP => Cell(cell.0 + (self.cells << (LEN_BITS + TAG_BITS))),
-            WIDE_INT | FLOAT => Cell::new(cell.tag(), payload + self.wide),
-            LONG_LIST | LONG_MAP => Cell::new(cell.tag(), payload + self.long),
-            _ => cell,
+        match cell.symbol() {
+            Some(symbol) => Cell::new(cell.tag(), u64::from(self.symbol(symbol).0)),
+            None => Cell(cell.0 + self.by[cell.tag() as usize]),
         }
     }
 

@@ -1,7 +1,7 @@
 //! The events of a history, a column for each thing known of them. What few events have, or what
 //! can be told from the position, takes no room.
 
-use crate::arena::Cell;
+use crate::arena::{Cell, Moved};
 use crate::strings::Symbol;
 use crate::{OpType, Process};
 
@@ -57,6 +57,14 @@ impl<T: Copy + PartialEq> Sparse<T> {
     fn get(&self, position: usize) -> T {
         self.values.get(position).copied().unwrap_or(self.otherwise)
     }
+
+    /// Appends values to the `len` that there are, the absent ones among them included.
+    fn append(&mut self, len: usize, values: impl ExactSizeIterator<Item = T>) {
+        if values.len() > 0 {
+            self.values.resize(len, self.otherwise);
+            self.values.extend(values);
+        }
+    }
 }
 
 /// A column that counts with the positions, from some start; spelt out only where it does not.
@@ -90,6 +98,16 @@ impl Counting {
     fn get(&self, position: usize) -> u64 {
         if self.values.is_empty() { self.expected(position) } else { self.values[position] }
     }
+
+    /// Appends the first `count` values of another column to the `len` that there are.
+    fn append(&mut self, len: usize, other: &Self, count: usize) {
+        let counts_on = len == 0 || other.start == self.expected(len);
+        if self.values.is_empty() && other.values.is_empty() && counts_on {
+            self.start = other.start.wrapping_sub(len as u64);
+        } else {
+            (0..count).for_each(|at| self.push(len + at, other.get(at)));
+        }
+    }
 }
 
 /// The events, in order.
@@ -108,6 +126,10 @@ pub(crate) struct Columns {
     line: Counting,
     /// Errors by position, ascending.
     error: Vec<(u32, Cell)>,
+    /// How many events came before the first that had a time.
+    untimed: usize,
+    /// Positions of events that came without an index, ascending.
+    unnumbered: Vec<u32>,
 }
 
 /// Stands for no wall clock: 1677, before any computer.
@@ -126,11 +148,23 @@ impl Default for Columns {
             index: Counting::default(),
             line: Counting::default(),
             error: Vec::new(),
+            untimed: 0,
+            unnumbered: Vec::new(),
         }
     }
 }
 
 impl Columns {
+    /// Empty columns with room for so many events.
+    pub(crate) fn with_capacity(events: usize) -> Self {
+        Self {
+            act: Vec::with_capacity(events),
+            process: Vec::with_capacity(events),
+            value: Vec::with_capacity(events),
+            ..Self::default()
+        }
+    }
+
     pub(crate) const fn len(&self) -> usize {
         self.act.len()
     }
@@ -156,14 +190,60 @@ impl Columns {
         self.process.push(process);
         self.value.push(event.value);
         self.timed |= event.time.is_some();
+        self.untimed += usize::from(!self.timed);
         self.time.set(at, event.time.unwrap_or(before));
         self.wall.set(at, event.wall.unwrap_or(NO_WALL));
         self.node.set(at, event.node.map_or(0, |node| node.0 + 1));
         self.index.push(at, event.index.unwrap_or(at as u64));
+        if event.index.is_none() {
+            self.unnumbered.push(at as u32);
+        }
         self.line.push(at, event.line);
         if event.error != Cell::NIL {
             self.error.push((at as u32, event.error));
         }
+    }
+
+    /// Appends the events of columns whose cells and symbols have moved. What they took from the
+    /// event before, or from their position, they take anew.
+    ///
+    /// # Panics
+    /// If there are more than [`EVENTS_MAX`] then.
+    pub(crate) fn append(&mut self, other: &Self, moved: &Moved) {
+        let (len, count) = (self.len(), other.len());
+        assert!(count <= EVENTS_MAX - len, "fewer than 2^32 events");
+        let act = |&act: &u32| moved.symbol(Symbol(act >> 2)).0 << 2 | act & 3;
+        let node = |&node: &u32| node.checked_sub(1).map_or(0, |n| moved.symbol(Symbol(n)).0 + 1);
+        let before = len.checked_sub(1).map_or(0, |before| self.time(before));
+        for at in 0..other.untimed {
+            self.time.set(len + at, before);
+        }
+        let timed = other.time.values.get(other.untimed..).unwrap_or_default();
+        self.time.append(len + other.untimed, timed.iter().copied());
+        if !self.timed {
+            self.untimed += other.untimed;
+        }
+        self.timed |= other.timed;
+        self.act.extend(other.act.iter().map(act));
+        self.process.extend_from_slice(&other.process);
+        self.value.extend(other.value.iter().map(|&cell| moved.cell(cell)));
+        self.wall.append(len, other.wall.values.iter().copied());
+        self.node.append(len, other.node.values.iter().map(node));
+        if other.unnumbered.is_empty() {
+            self.index.append(len, &other.index, count);
+        } else {
+            let mut unnumbered = other.unnumbered.iter().peekable();
+            for at in 0..count {
+                let has_none = unnumbered.next_if(|&&next| next as usize == at).is_some();
+                let position = (len + at) as u64;
+                let index = if has_none { position } else { other.index.get(at) };
+                self.index.push(len + at, index);
+            }
+            self.unnumbered.extend(other.unnumbered.iter().map(|&at| len as u32 + at));
+        }
+        self.line.append(len, &other.line, count);
+        let error = |&(at, cell): &(u32, Cell)| (len as u32 + at, moved.cell(cell));
+        self.error.extend(other.error.iter().map(error));
     }
 
     #[inline]
@@ -236,5 +316,68 @@ impl Columns {
         self.process.shrink_to_fit();
         self.value.shrink_to_fit();
         self.time.values.shrink_to_fit();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::arena::Arena;
+
+    /// All that is known of an event.
+    fn row(columns: &Columns, at: usize) -> impl PartialEq + std::fmt::Debug {
+        let what = (columns.kind(at), columns.process(at), columns.f(at), columns.value(at));
+        let when = (columns.time(at), columns.wall(at), columns.index(at), columns.line(at));
+        (what, when, columns.node(at), columns.error(at))
+    }
+
+    /// Columns that are appended piece by piece are those of all their events, wherever the cuts are:
+    /// also where an event has no time or no index of its own, or is the first that has something.
+    #[test]
+    fn pieces_make_a_whole() {
+        let mut arena = Arena::default();
+        let mut other = Arena::default();
+        let [f, node] = ["f", "n1"].map(|text| arena.strings.intern(text));
+        // The same strings, but under other symbols.
+        let [other_node, other_f] = ["n1", "f"].map(|text| other.strings.intern(text));
+        let moved = arena.append(&other);
+        let events: Vec<Event> = (0..12)
+            .map(|at| Event {
+                kind: [OpType::Invoke, OpType::Ok, OpType::Fail, OpType::Info][at % 4],
+                process: if at == 5 { Process::Nemesis } else { Process::Client(at as u32) },
+                f: other_f,
+                value: [Cell::NIL, Cell::str(other_f)][at % 2],
+                error: if at == 6 { Cell::str(other_node) } else { Cell::NIL },
+                time: [None, None, Some(7), None, Some(9), None][at % 6],
+                wall: (at == 3).then_some(-1),
+                index: (at % 5 != 4).then_some(20 + at as u64),
+                node: (at == 7).then_some(other_node),
+                line: [at as u64 + 2, at as u64 + 3][usize::from(at > 8)],
+            })
+            .collect();
+        let here = |event: &Event| Event {
+            f,
+            value: moved.cell(event.value),
+            error: moved.cell(event.error),
+            node: event.node.map(|_| node),
+            ..*event
+        };
+        let mut whole = Columns::default();
+        events.iter().for_each(|event| whole.push(&here(event)));
+        for one in 0..=events.len() {
+            for two in one..=events.len() {
+                let mut columns = Columns::default();
+                for piece in [&events[..one], &events[one..two], &events[two..]] {
+                    let mut part = Columns::default();
+                    piece.iter().for_each(|event| part.push(event));
+                    columns.append(&part, &moved);
+                }
+                assert_eq!(columns.len(), whole.len());
+                assert_eq!(columns.is_timed(), whole.is_timed());
+                for at in 0..events.len() {
+                    assert_eq!(row(&columns, at), row(&whole, at), "{at} of cuts {one}, {two}");
+                }
+            }
+        }
     }
 }

@@ -69,11 +69,18 @@ impl HistoryBuilder {
 
     /// Pairs invocations with completions and freezes the history.
     pub fn finish(self) -> History {
+        let mut history = self.unpaired();
+        history.calls = pair(&history.columns);
+        history
+    }
+
+    /// Freezes the history and leaves its calls to [`History::paired`].
+    pub(crate) fn unpaired(self) -> History {
         let Self { header, mut arena, mut columns } = self;
         arena.freeze();
         columns.freeze();
-        let calls = pair(&columns);
         let len = columns.len();
+        let calls = Vec::new();
         History { header, arena: Arc::new(arena), columns: Arc::new(columns), len, calls }
     }
 }
@@ -86,6 +93,20 @@ impl History {
             builder.push(op);
         }
         builder.finish()
+    }
+
+    /// Pairs invocations with completions while something else looks at the events alone.
+    pub(crate) fn paired<T: Send>(mut self, look: impl FnOnce(&Self) -> T + Send) -> (Self, T) {
+        /// Fewer events are not worth waking another thread.
+        const PARALLEL_MIN: usize = 1 << 14;
+        let pair = || pair(&self.columns);
+        let (calls, found) = if self.len < PARALLEL_MIN {
+            (pair(), look(&self))
+        } else {
+            rayon::join(pair, || look(&self))
+        };
+        self.calls = calls;
+        (self, found)
     }
 
     /// Its first `len` events, as a history of their own: whatever is still open there is

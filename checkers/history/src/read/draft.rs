@@ -233,7 +233,7 @@ impl Draft {
             }
         }
         let f = self.f.unwrap_or_else(|| arena.strings.intern(F_OTHERWISE));
-        part.events.push(Event {
+        part.columns.push(&Event {
             kind,
             process,
             f,

@@ -355,11 +355,14 @@ impl<'t> Edn<'t> {
         }
         match self.scan.need()? {
             b'"' => {
+                if let Some(cell) = self.scan.known_quoted() {
+                    return Ok(cell);
+                }
                 let quoted = self.quoted()?;
                 Ok(self.scan.quoted_cell(quoted))
             }
             b':' => self.keyword(),
-            b'[' => self.sequence(b']', 1, depth),
+            b'[' => self.vector(depth),
             b'(' => self.sequence(b')', 1, depth),
             b'{' => self.sequence(b'}', 1, depth),
             b'#' => self.dispatch(depth),
@@ -407,22 +410,39 @@ impl<'t> Edn<'t> {
         })
     }
 
-    /// A list, vector, set or map whose opening takes `opening` characters.
+    /// A vector, opening bracket at the cursor.
+    fn vector(&mut self, depth: usize) -> Result<Cell, Halt> {
+        self.scan.check_depth(depth)?;
+        self.scan.at += 1;
+        let opened = match self.scan.open_list(b' ', b']') {
+            Ok(opened) => opened,
+            Err(list) => return Ok(list),
+        };
+        if self.scan.numbers(&NUMBER_ENDS, b']') {
+            return Ok(self.scan.close_numbers(opened));
+        }
+        self.scan.push_beginning(opened);
+        self.items(b']', depth)?;
+        Ok(self.scan.close_list(opened))
+    }
+
+    /// A list, set or map whose opening takes `opening` characters.
     fn sequence(&mut self, close: u8, opening: usize, depth: usize) -> Result<Cell, Halt> {
         self.scan.check_depth(depth)?;
         let map = close == b'}' && opening == 1;
         self.scan.at += opening;
         let base = self.scan.stack.len();
-        if close == b']' {
-            let opened = match self.scan.open_list(b' ', close) {
-                Ok(opened) => opened,
-                Err(list) => return Ok(list),
-            };
-            if self.scan.numbers(&NUMBER_ENDS, close) {
-                return Ok(self.scan.close_numbers(opened));
-            }
-            self.scan.push_beginning(opened);
+        let count = self.items(close, depth)?;
+        if map && count % 2 == 1 {
+            self.scan.at -= 1;
+            return self.odd();
         }
+        Ok(self.scan.collect(base, map))
+    }
+
+    /// What is left of a list, onto the stack, and past its end; how many there were.
+    #[inline]
+    fn items(&mut self, close: u8, depth: usize) -> Result<usize, Halt> {
         let mut count: usize = 0;
         loop {
             self.space(depth + 1)?;
@@ -437,11 +457,8 @@ impl<'t> Edn<'t> {
             self.scan.keep(item);
             count += 1;
         }
-        if map && count % 2 == 1 {
-            return self.odd();
-        }
         self.scan.at += 1;
-        Ok(self.scan.collect(base, map))
+        Ok(count)
     }
 
     /// What begins with `#` and is neither a tag nor discarded.

@@ -247,6 +247,9 @@ impl Json<'_> {
     fn value(&mut self, depth: usize) -> Result<Cell, Halt> {
         match self.scan.need()? {
             b'"' => {
+                if let Some(cell) = self.scan.known_quoted() {
+                    return Ok(cell);
+                }
                 let quoted = self.quoted("text")?;
                 Ok(self.scan.quoted_cell(quoted))
             }
@@ -284,12 +287,11 @@ impl Json<'_> {
             return Ok(self.scan.close_numbers(opened));
         }
         self.scan.push_beginning(opened);
-        let base = opened.base;
         let is_first = opened.is_at_start(&self.scan);
         self.space(false);
         if self.scan.need()? == b']' && is_first {
             self.scan.at += 1;
-            return Ok(self.scan.collect(base, false));
+            return Ok(self.scan.close_list(opened));
         }
         loop {
             let item = match self.scan.small_integer(&ENDS) {
@@ -303,7 +305,7 @@ impl Json<'_> {
                     b',' => self.scan.at += 1,
                     b']' => {
                         self.scan.at += 1;
-                        return Ok(self.scan.collect(base, false));
+                        return Ok(self.scan.close_list(opened));
                     }
                     _ => return self.scan.unexpected("\",\" or \"]\""),
                 }

@@ -15,11 +15,13 @@ mod edn;
 mod format;
 mod json;
 mod log;
+mod memo;
 mod part;
 mod scan;
 mod source;
 
-use std::io::Read;
+use std::io::{self, Read};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use rayon::prelude::*;
 
@@ -28,7 +30,7 @@ pub(crate) use format::EDN_HEADER;
 pub use format::{Format, UnknownFormat};
 pub use scan::NESTING_MAX;
 
-use crate::columns::{EVENTS_MAX, Event};
+use crate::columns::EVENTS_MAX;
 use crate::validate::{Rules, validate};
 use crate::{Flaw, Flaws, Header, History, HistoryBuilder, ReadError};
 use format::{Layout, open};
@@ -70,31 +72,49 @@ pub fn read(input: impl Read + Send, options: &ReadOptions) -> Result<Loaded, Re
     let (layout, header) = open(&mut beginning, options.format)?;
     let mut assembly = Assembly::new(layout, header, options);
     source.resume(beginning);
-    let mut batch = source.batch(1)?;
-    if batch.iter().all(|block| block.last) {
-        // Small files are not worth waking other threads.
-        batch.into_iter().for_each(|block| _ = assembly.take(parse(layout, &block), block));
-        return assembly.finish();
+    let mut parsed = Vec::new();
+    if let Some(first) = source.block()? {
+        let last = first.last;
+        parsed.push((parse(layout, &first), first));
+        if last {
+            // Small files are not worth waking other threads.
+            parsed.drain(..).for_each(|(part, block)| _ = assembly.take(part, block));
+        }
     }
-    // While one batch is parsed, the one before is appended and the one after is read.
-    let per_batch = 2 * rayon::current_num_threads();
-    let mut parsed: Vec<(Part, Block)> = Vec::new();
-    let mut more = true;
-    while more && !assembly.fatal {
-        let before = std::mem::take(&mut parsed);
-        let (now, next) = rayon::join(
-            || batch.into_par_iter().map(|block| (parse(layout, &block), block)).collect(),
-            || {
-                for (part, block) in before {
-                    source.recycle(assembly.take(part, block));
-                }
-                source.batch(per_batch)
-            },
-        );
-        (parsed, batch) = (now, next?);
-        more = !(parsed.is_empty() && batch.is_empty());
+    let source = Mutex::new(source);
+    // While one batch is appended, the next is read and parsed.
+    while !parsed.is_empty() && !assembly.fatal {
+        let append = || {
+            for (part, block) in parsed {
+                let buffer = assembly.take(part, block);
+                lock(&source).recycle(buffer);
+            }
+        };
+        let (next, ()) = rayon::join(|| parse_batch(&source, layout), append);
+        parsed = next?;
     }
     assembly.finish()
+}
+
+/// Reads and parses a few blocks for each thread. None only after the last.
+fn parse_batch(
+    source: &Mutex<Source<impl Read + Send>>,
+    layout: Layout,
+) -> io::Result<Vec<(Part, Block)>> {
+    let count = 4 * rayon::current_num_threads();
+    let next = |_| {
+        // Whoever parses a block also reads it: then it is in the cache of that processor.
+        let block = lock(source).block().transpose()?;
+        Some(block.map(|block| (parse(layout, &block), block)))
+    };
+    let mut parsed: Vec<_> =
+        (0..count).into_par_iter().filter_map(next).collect::<io::Result<_>>()?;
+    parsed.sort_unstable_by_key(|(_, block)| block.number);
+    Ok(parsed)
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 fn parse(layout: Layout, block: &Block) -> Part {
@@ -207,16 +227,19 @@ impl Assembly {
         self.process.merge(part.process);
         self.key.merge(part.key);
         self.passed_over += part.passed_over;
-        if self.closed && !part.events.is_empty() {
+        let events = part.columns.len();
+        if self.closed && events > 0 {
             let what = "there is more after the end of the list";
-            self.flaws.push(Flaw::of_line(part.events[0].line, what, "one file holds one history"));
+            self.flaws.push(Flaw::of_line(
+                part.columns.line(0),
+                what,
+                "one file holds one history",
+            ));
             self.fatal = true;
         }
         self.closed |= part.closed;
         let builder = &mut self.builder;
-        if builder.columns.len() + part.events.len() > EVENTS_MAX
-            || !builder.arena.has_room_for(&part.arena)
-        {
+        if builder.columns.len() + events > EVENTS_MAX || !builder.arena.has_room_for(&part.arena) {
             let what = "the history is longer than 2^32 events or has 2^30 different strings";
             self.flaws.push(Flaw::of_line(block.line, what, "check it in pieces"));
             self.fatal = true;
@@ -225,15 +248,7 @@ impl Assembly {
             return;
         }
         let moved = builder.arena.append(&part.arena);
-        for event in &part.events {
-            builder.columns.push(&Event {
-                f: moved.symbol(event.f),
-                value: moved.cell(event.value),
-                error: moved.cell(event.error),
-                node: event.node.map(|node| moved.symbol(node)),
-                ..*event
-            });
-        }
+        builder.columns.append(&part.columns, &moved);
     }
 
     /// The file ends inside an event.
@@ -278,9 +293,9 @@ impl Assembly {
             self.warnings.push(Flaw::of_line(0, what, ""));
         }
         self.builder.set_keyed(self.keyed || key.with);
-        let history = self.builder.finish();
         let rules = if self.own { Rules::Own } else { Rules::Foreign };
-        let (flaws, warnings) = validate(&history, rules);
+        let (history, found) = self.builder.unpaired().paired(|events| validate(events, rules));
+        let (flaws, warnings) = found;
         if !flaws.is_empty() {
             return Err(ReadError::Flawed(flaws));
         }

@@ -2,13 +2,13 @@
 
 use crate::Flaws;
 use crate::arena::Arena;
-use crate::columns::Event;
+use crate::columns::Columns;
 
 /// Events of a block, with symbols and cells of their own.
 #[derive(Debug, Default)]
 pub(super) struct Part {
     pub(super) arena: Arena,
-    pub(super) events: Vec<Event>,
+    pub(super) columns: Columns,
     pub(super) flaws: Flaws,
     /// Where the first event begins that the block does not hold to its end.
     pub(super) open: Option<usize>,
@@ -26,7 +26,7 @@ impl Part {
     /// An empty part with room for the events that a text of this length probably has.
     pub(super) fn for_text(text: &str) -> Self {
         const EVENT_BYTES: usize = 80;
-        Self { events: Vec::with_capacity(text.len() / EVENT_BYTES), ..Self::default() }
+        Self { columns: Columns::with_capacity(text.len() / EVENT_BYTES), ..Self::default() }
     }
 }
 

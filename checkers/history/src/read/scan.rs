@@ -3,6 +3,7 @@
 use super::asked::Asked;
 use super::draft::{Draft, Field};
 use super::echo::{Echo, Echoed};
+use super::memo::{self, Memo};
 use super::source::Block;
 use crate::arena::{Arena, Cell, Growing};
 use crate::{Flaw, Symbol};
@@ -38,6 +39,23 @@ struct Short {
     /// 0: none.
     len: usize,
     symbol: Symbol,
+}
+
+impl Short {
+    #[inline]
+    const fn slot(bits: u64, len: usize) -> usize {
+        ((bits ^ len as u64).wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 58) as usize
+    }
+}
+
+/// Where a byte is first found in a word, from the lowest byte on.
+#[inline]
+pub(super) const fn position(word: u64, byte: u8) -> Option<usize> {
+    const ONES: u64 = u64::MAX / 255;
+    let differs = word ^ (ONES * byte as u64);
+    // The lowest bit that is left belongs to the lowest byte that does not differ.
+    let same = differs.wrapping_sub(ONES) & !differs & (ONES << 7);
+    if same == 0 { None } else { Some(same.trailing_zeros() as usize / 8) }
 }
 
 /// The bytes of a set, for quick look-up.
@@ -87,6 +105,7 @@ pub(super) struct Scan<'t> {
     pub(super) unescaped: String,
     short: [Short; 64],
     echo: Echo,
+    memo: Memo,
     asked: Asked,
 }
 
@@ -100,6 +119,8 @@ pub(super) struct Opened {
     place: usize,
     /// The elements it begins with, which are not on the stack.
     begins: Option<Growing>,
+    /// Its text, if it ends at the first closing bracket.
+    short: Option<memo::Short>,
 }
 
 impl Opened {
@@ -125,6 +146,7 @@ impl<'t> Scan<'t> {
             unescaped: String::new(),
             short: [Short { bits: 0, len: 0, symbol: Symbol(0) }; 64],
             echo: Echo::new(),
+            memo: Memo::new(),
             asked: Asked::new(),
         }
     }
@@ -216,6 +238,23 @@ impl<'t> Scan<'t> {
         }
     }
 
+    /// The string whose opening quote is at the cursor, if it is short and was seen lately; then past
+    /// it.
+    #[inline]
+    pub(super) fn known_quoted(&mut self) -> Option<Cell> {
+        let start = self.at + 1;
+        let eight = u64::from_le_bytes(self.bytes.get(start..start + 8)?.try_into().ok()?);
+        let len = position(eight, b'"').filter(|len| *len > 0)?;
+        let bits = eight & (u64::MAX >> (64 - 8 * len));
+        let known = &self.short[Short::slot(bits, len)];
+        // In a keyword, a backslash is no escape.
+        if known.bits != bits || known.len != len || position(bits, b'\\').is_some() {
+            return None;
+        }
+        self.at = start + len + 1;
+        Some(Cell::str(known.symbol))
+    }
+
     /// The symbol of a piece of the text.
     #[inline]
     pub(super) fn symbol(&mut self, start: usize, end: usize) -> Symbol {
@@ -223,13 +262,13 @@ impl<'t> Scan<'t> {
         let Some(bits) = self.bits(start, end) else {
             return self.arena.strings.intern(&self.text[start..end]);
         };
-        let slot = (bits ^ len as u64).wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 58;
-        let known = &self.short[slot as usize];
+        let slot = Short::slot(bits, len);
+        let known = &self.short[slot];
         if known.bits == bits && known.len == len {
             return known.symbol;
         }
         let symbol = self.arena.strings.intern(&self.text[start..end]);
-        self.short[slot as usize] = Short { bits, len, symbol };
+        self.short[slot] = Short { bits, len, symbol };
         symbol
     }
 
@@ -271,9 +310,15 @@ impl<'t> Scan<'t> {
     pub(super) fn open_list(&mut self, separator: u8, close: u8) -> Result<Opened, Cell> {
         let place = Echo::place(self.stack.last());
         let (base, start) = (self.stack.len(), self.at);
-        let mut opened = Opened { base, start, place, begins: None };
+        let mut opened = Opened { base, start, place, begins: None, short: None };
         if self.discard {
             return Ok(opened);
+        }
+        opened.short = memo::Short::of(&self.bytes[start..], close);
+        if let Some(short) = &opened.short {
+            let Some(list) = self.memo.get(short) else { return Ok(opened) };
+            self.at += short.len;
+            return Err(list);
         }
         match self.echo.compare(place, self.bytes, start, (separator, close), &self.arena) {
             Echoed::Nothing => {}
@@ -307,7 +352,7 @@ impl<'t> Scan<'t> {
     /// Closes a list of which all elements were [numbers](Self::numbers), the cursor past its end.
     #[inline]
     pub(super) fn close_numbers(&mut self, opened: Opened) -> Cell {
-        let Opened { base, start, place, begins } = opened;
+        let Opened { base, start, place, begins, .. } = opened;
         if self.discard {
             return Cell::NIL;
         }
@@ -325,6 +370,21 @@ impl<'t> Scan<'t> {
         };
         if let Some(list) = list {
             self.echo.note(place, start, self.at - 1, list);
+        }
+        self.stack.truncate(base);
+        cell
+    }
+
+    /// Closes any list, the cursor past its end.
+    #[inline]
+    pub(super) fn close_list(&mut self, opened: Opened) -> Cell {
+        let Opened { base, start, short, .. } = opened;
+        if self.discard {
+            return Cell::NIL;
+        }
+        let cell = self.arena.new_list(&self.stack[base..]);
+        if let Some(short) = short.filter(|short| start + short.len == self.at) {
+            self.memo.note(short, cell);
         }
         self.stack.truncate(base);
         cell

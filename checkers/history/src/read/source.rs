@@ -4,7 +4,7 @@ use std::io::{self, BufReader, Read};
 
 /// How much is parsed at a time. Small enough to stay in a core's own cache. In unit tests so
 /// small that cuts fall everywhere.
-const BLOCK: usize = if cfg!(test) { 64 } else { 1 << 20 };
+const BLOCK: usize = if cfg!(test) { 64 } else { 1 << 19 };
 
 /// How much is looked at to tell the format.
 const BEGINNING: u64 = 1 << 16;
@@ -12,6 +12,8 @@ const BEGINNING: u64 = 1 << 16;
 /// Some of the bytes of a file, and where they stand in it.
 #[derive(Debug)]
 pub(super) struct Block {
+    /// Its place among the blocks.
+    pub(super) number: usize,
     pub(super) bytes: Vec<u8>,
     /// The line its first byte is on, from 1.
     pub(super) line: u64,
@@ -62,6 +64,8 @@ pub(super) struct Source<R> {
     carry: Vec<u8>,
     /// Buffers of blocks that are done with.
     spare: Vec<Vec<u8>>,
+    /// How many blocks were taken.
+    taken: usize,
     line: u64,
     column: u64,
     ended: bool,
@@ -69,7 +73,15 @@ pub(super) struct Source<R> {
 
 impl<R: Read> Source<R> {
     pub(super) const fn new(input: R) -> Self {
-        Self { input, carry: Vec::new(), spare: Vec::new(), line: 1, column: 0, ended: false }
+        Self {
+            input,
+            carry: Vec::new(),
+            spare: Vec::new(),
+            taken: 0,
+            line: 1,
+            column: 0,
+            ended: false,
+        }
     }
 
     /// The beginning of the file, or all of it if it is short. What is not used of it is to be
@@ -78,21 +90,12 @@ impl<R: Read> Source<R> {
         let mut bytes = Vec::new();
         (&mut self.input).take(BEGINNING).read_to_end(&mut bytes)?;
         let last = (bytes.len() as u64) < BEGINNING;
-        Ok(Block { bytes, line: 1, column: 0, last })
+        Ok(Block { number: 0, bytes, line: 1, column: 0, last })
     }
 
     /// Goes on from what is left of the beginning.
     pub(super) fn resume(&mut self, left: Block) {
         (self.carry, self.line, self.column) = (left.bytes, left.line, left.column);
-    }
-
-    /// Up to `count` blocks. None only after the last.
-    pub(super) fn batch(&mut self, count: usize) -> io::Result<Vec<Block>> {
-        let mut blocks = Vec::with_capacity(count);
-        while blocks.len() < count && !self.ended {
-            blocks.push(self.block()?);
-        }
-        Ok(blocks)
     }
 
     /// Takes back the buffer of a block, to be used again.
@@ -103,8 +106,11 @@ impl<R: Read> Source<R> {
         }
     }
 
-    /// The next block; the last may be empty.
-    fn block(&mut self) -> io::Result<Block> {
+    /// The next block; the last may be empty. None only after the last.
+    pub(super) fn block(&mut self) -> io::Result<Option<Block>> {
+        if self.ended {
+            return Ok(None);
+        }
         let mut bytes = std::mem::take(&mut self.carry);
         // One byte more than a block: it shows whether this is the last.
         let want = (BLOCK + 1).saturating_sub(bytes.len()) as u64;
@@ -116,10 +122,11 @@ impl<R: Read> Source<R> {
             self.carry.extend_from_slice(&bytes[cut..]);
             bytes.truncate(cut);
         }
-        let block = Block { bytes, line: self.line, column: self.column, last: self.ended };
+        let Self { taken: number, line, column, ended: last, .. } = *self;
+        let block = Block { number, bytes, line, column, last };
         let (line, column) = block.place(block.bytes.len());
-        (self.line, self.column) = (line, column - 1);
-        Ok(block)
+        (self.taken, self.line, self.column) = (number + 1, line, column - 1);
+        Ok(Some(block))
     }
 }
 
