@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use deposed_checkers::{
     Analysis, Budget, Checker, Consistency, Linearizable, ListAppend, ModelKind, RwRegister,
-    Verdict,
+    Staleness, Verdict,
 };
 use deposed_history::{Header, History, Op, OpType, Process, Value};
 use histories::{Shape, registers};
@@ -65,11 +65,14 @@ fn hard_counter(info: bool) -> History {
 }
 
 /// Histories that no search is done with in any time.
-fn hard_ones() -> Vec<(&'static str, ModelKind, History)> {
+fn hard_ones() -> Vec<(&'static str, Box<dyn Checker>, History)> {
+    let linearizable = |kind| -> Box<dyn Checker> { Box::new(Linearizable::new(kind)) };
+    let staleness: Box<dyn Checker> = Box::new(Staleness::default());
     vec![
-        ("register", ModelKind::CasRegister, hard_register()),
-        ("counter", ModelKind::Counter, hard_counter(false)),
-        ("counter, open calls", ModelKind::Counter, hard_counter(true)),
+        ("register", linearizable(ModelKind::CasRegister), hard_register()),
+        ("counter", linearizable(ModelKind::Counter), hard_counter(false)),
+        ("counter, open calls", linearizable(ModelKind::Counter), hard_counter(true)),
+        ("staleness", staleness, hard_register()),
     ]
 }
 
@@ -94,8 +97,7 @@ const TICK: Duration = Duration::from_millis(10);
 #[test]
 fn time_limits_hold() {
     let _alone = alone();
-    for (name, kind, history) in hard_ones() {
-        let checker = Linearizable::new(kind);
+    for (name, checker, history) in hard_ones() {
         let time_max = Duration::from_millis(400);
         let start = thread_time();
         let budget = Budget::new(move || thread_time() - start, time_max, u64::MAX, 1);
@@ -121,8 +123,7 @@ const OVERHEAD: u64 = 4 << 20;
 #[test]
 fn memory_limits_hold() {
     let _alone = alone();
-    for (name, kind, history) in hard_ones() {
-        let checker = Linearizable::new(kind);
+    for (name, checker, history) in hard_ones() {
         for (memory_max, threads) in [(48 << 20, 1), (96 << 20, 2)] {
             // From here on the peak is that of what follows.
             fs::write("/proc/self/clear_refs", "5").expect("Linux");

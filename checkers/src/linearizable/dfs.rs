@@ -41,15 +41,19 @@ pub(crate) enum Found {
 }
 
 /// Why a search gave up.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum GaveUp {
     /// The budget of the whole check.
+    #[error(transparent)]
     Budget(Exhausted),
     /// The nodes it was given.
+    #[error("the search was cut short")]
     Nodes,
     /// Somebody else was faster.
+    #[error("the search was cut short")]
     Cancelled,
     /// More calls were open at once than it can hold.
+    #[error("{0} calls were open at once")]
     TooManyOpen(usize),
 }
 

@@ -223,20 +223,25 @@ impl Judge for ByZones {
             }
             Ok(Zone::Undecided) => {}
         }
-        let mut automaton = searchable(&register);
-        let searched = match effort {
-            Effort::Quick => {
-                let entries = automaton.entries();
-                let limits = quick(scope.budget, entries.len());
-                search(&mut automaton, &entries, limits)
-            }
-            Effort::Full { threads } => race(&automaton, scope.budget, threads),
-        };
+        let searched = search_register(&register, effort, scope.budget);
         match (unproven, conclude(&self.0, scope, searched)) {
             // Zones and the search cannot both be right.
             (Some(unproven), Judged::Linearizable(_)) => unproven,
             (_, judged) => judged,
         }
+    }
+}
+
+/// Searches for a legal order of a register's calls.
+pub(crate) fn search_register(register: &Compact, effort: Effort, budget: &Budget) -> Searched {
+    let mut automaton = searchable(register);
+    match effort {
+        Effort::Quick => {
+            let entries = automaton.entries();
+            let limits = quick(budget, entries.len());
+            search(&mut automaton, &entries, limits)
+        }
+        Effort::Full { threads } => race(&automaton, budget, threads),
     }
 }
 
@@ -311,15 +316,9 @@ pub(crate) fn conclude<M: Model>(model: &M, scope: Scope<'_>, searched: Searched
             Ok(kept) => prove_illegal(model, scope, kept, reached),
             Err((call, malformed)) => not_judged(scope, call, &malformed),
         },
-        Found::GaveUp { reached, why } => Judged::Undecided {
-            reached,
-            again: why == GaveUp::Nodes,
-            why: match why {
-                GaveUp::Budget(exhausted) => exhausted.to_string(),
-                GaveUp::Nodes | GaveUp::Cancelled => "the search was cut short".to_owned(),
-                GaveUp::TooManyOpen(open) => format!("{open} calls were open at once"),
-            },
-        },
+        Found::GaveUp { reached, why } => {
+            Judged::Undecided { reached, again: why == GaveUp::Nodes, why: why.to_string() }
+        }
     }
 }
 

@@ -34,6 +34,12 @@ mod verify;
 mod visited;
 mod witness;
 
+pub(crate) use dfs::GaveUp;
+pub(crate) use judge::Effort;
+pub(crate) use memory::Reservation;
+pub(crate) use object::{Object, Objects, split};
+pub(crate) use register::{Between, Lagging, Least};
+
 pub use checker::{Linearizable, ModelKind};
 pub use model::{CallView, Leads, Malformed, Model};
 

@@ -64,6 +64,20 @@ pub(crate) enum Bug {
     LooksForgotten,
     /// Frontier: configurations that owe writes are as good.
     DebtsForgotten,
+    /// L2: a value cannot be read before its writer has returned.
+    WriterMustReturn,
+    /// L2: a read takes effect when it is invoked, even if its writer can take effect later.
+    ReadsAtOnce,
+    /// L2: of several calls that write a value only the first has to have returned.
+    OneWriterOfMany,
+    /// L2: nobody writes the initial value.
+    InitialOnlyOnce,
+    /// L3: what the zones, which pass over failed cas, find to be enough is.
+    ZonesSuffice,
+    /// L1: cas that only looked lag like reads.
+    AnythingLags,
+    /// A value is gone when the next one begins to be written.
+    GoneWhenInvoked,
 }
 
 /// Whether a rule is broken in this thread.

@@ -3,6 +3,7 @@
 
 mod compact;
 mod frontier;
+mod lagging;
 mod proof;
 mod search;
 mod zone;
@@ -10,6 +11,7 @@ mod zone;
 use compact::F;
 pub(crate) use compact::{Compact, Pieces, RegisterCall, Registers, Renumbering, compact, load};
 pub(crate) use frontier::frontier;
+pub(crate) use lagging::{Between, Lagging, Least};
 pub(crate) use proof::{Conclusion, Proof, prove};
 pub(crate) use search::{RegisterAutomaton, searchable};
 pub(crate) use zone::{Zone, zone};

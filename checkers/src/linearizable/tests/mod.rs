@@ -16,6 +16,7 @@ use super::verify::{Flaw, verify};
 use crate::{Budget, Checker, Verdict};
 
 mod exhaustive;
+mod lagging;
 mod oracle;
 mod other_models;
 mod registers;
