@@ -1,5 +1,7 @@
 //! One object from its calls to an answer: fast path, search, witness, verification.
 
+use std::borrow::Cow;
+
 use deposed_history::History;
 
 use super::aspects::Shortcut;
@@ -11,6 +13,7 @@ use super::minimise::minimise;
 use super::model::{Malformed, Model};
 use super::models::Register;
 use super::naming::name;
+use super::planted::{Bug, planted};
 use super::portfolio::race;
 use super::register::{
     Compact, Pieces, Proof, RegisterCall, Registers, Renumbering, Zone, compact, load, prove,
@@ -282,6 +285,7 @@ impl ByZones {
             kept.push(one);
         }
         let case = Case { begin: Begin::Initially, until: NEVER, kept };
+        let case = shown(&case);
         match verify(model, scope.history, scope.calls, scope.keyed, &case, scope.budget) {
             Ok(_) => Judged::Violation(Box::new(witness::from_proof(
                 model,
@@ -311,6 +315,13 @@ fn read<M: Model>(model: &M, scope: Scope<'_>) -> Result<Vec<Kept<M::Op>>, (u32,
 /// From the result of a search to an answer.
 pub(crate) fn conclude<M: Model>(model: &M, scope: Scope<'_>, searched: Searched) -> Judged {
     match searched.found {
+        Found::Legal if planted(Bug::OrderDenied) => match read(model, scope) {
+            Ok(kept) => {
+                let reached = kept.last().map_or(0, |last| last.inv);
+                prove_illegal(model, scope, kept, reached)
+            }
+            Err((call, malformed)) => not_judged(scope, call, &malformed),
+        },
         Found::Legal => Judged::Linearizable(Method::Search(searched.nodes)),
         Found::Illegal { reached } => match read(model, scope) {
             Ok(kept) => prove_illegal(model, scope, kept, reached),
@@ -344,6 +355,7 @@ fn report<M: Model>(
     case: &Case<M::Op>,
     known: Option<&'static str>,
 ) -> Judged {
+    let case = &shown(case);
     match verify(model, scope.history, scope.calls, scope.keyed, case, scope.budget) {
         Ok(refutation) => Judged::Violation(Box::new(witness::from_refutation(
             model,
@@ -355,6 +367,15 @@ fn report<M: Model>(
         ))),
         Err(flaw) => unverified(&flaw),
     }
+}
+
+/// A case as it is shown to the verifier.
+fn shown<Op: Clone>(case: &Case<Op>) -> Cow<'_, Case<Op>> {
+    let mut shown = Cow::Borrowed(case);
+    if planted(Bug::WitnessIncomplete) && !case.kept.is_empty() {
+        shown.to_mut().kept.remove(0);
+    }
+    shown
 }
 
 /// What a violation is called in which a call got stuck.

@@ -78,6 +78,10 @@ pub(crate) enum Bug {
     AnythingLags,
     /// A value is gone when the next one begins to be written.
     GoneWhenInvoked,
+    /// A search that found an order says that it found none.
+    OrderDenied,
+    /// The first call of a witness is left out of it.
+    WitnessIncomplete,
 }
 
 /// Whether a rule is broken in this thread.

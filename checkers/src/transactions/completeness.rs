@@ -13,6 +13,7 @@ use super::graph::{Rel, Stop};
 use super::interner::NONE;
 use super::isolation::{self, Isolation};
 use super::level::{Consistency, OrderKind};
+use super::planted::{Bug, planted};
 use super::report::Open;
 use super::txns::Txns;
 use crate::budget::Budget;
@@ -126,7 +127,7 @@ impl<'h, F: FnOnce() -> (Vec<u32>, Facts)> Subject<'_, 'h, F> {
         for level in stronger.into_iter().filter(|level| level.order <= order) {
             let Some(consistency) = level.consistency() else { continue };
             let ruled_out = found.counts.keys().any(|name| consistency.is_ruled_out_by(name));
-            if !ruled_out && self.holds(level, budget)? {
+            if !ruled_out && !planted(Bug::StrongerIgnored) && self.holds(level, budget)? {
                 return Ok(None);
             }
         }

@@ -348,6 +348,11 @@ impl Consistency {
         self.model == other.model
     }
 
+    /// Whether it lets transactions see what was never committed, as long as their writes are in order.
+    pub(crate) fn allows_dirty_reads(self) -> bool {
+        self.is_ruled_out_by("G0") && !self.is_ruled_out_by("G1a")
+    }
+
     /// Whether an anomaly of that name rules this level out.
     pub fn is_ruled_out_by(self, anomaly: &str) -> bool {
         ruled_out([anomaly]) & 1 << self.model != 0
@@ -460,6 +465,18 @@ mod tests {
         assert!(
             !level("strong-session-snapshot-isolation").is_ruled_out_by("G-single-item-realtime")
         );
+    }
+
+    /// Of the levels that forbid anything, only the variants of read uncommitted let pass what failed.
+    #[test]
+    fn only_read_uncommitted_allows_dirty_reads() {
+        let allow = Consistency::names().filter(|name| level(name).allows_dirty_reads());
+        for name in allow {
+            let weakest = ["PL-1", "strong-session-PL-1", "strong-PL-1"].map(level);
+            assert!(weakest.iter().any(|weak| weak.is_same(level(name))), "{name}");
+        }
+        assert!(level("strong-read-uncommitted").allows_dirty_reads());
+        assert!(!level("monotonic-reads").allows_dirty_reads());
     }
 
     /// The default is the strongest.

@@ -58,6 +58,32 @@ pub(crate) enum Bug {
     NoSecondTry,
     /// Of a choice the likely side is taken for the only one.
     OnlyLikely,
+    /// Two may read one version and both write over it.
+    LostUpdateIgnored,
+    /// What is written on top of something that failed is let pass.
+    DirtyUpdateIgnored,
+    /// A value that two wrote is taken to have the last writer.
+    AmbiguityIgnored,
+    /// Read atomic: somebody may miss a write of one it read from.
+    FracturedIgnored,
+    /// Causal: of the versions that were missed, only the next one counts.
+    LaterVersionsForgotten,
+    /// Causal: only what was read from itself has to be seen, not what that saw.
+    OnlySources,
+    /// Prefix: the first committer wins.
+    WritersApart,
+    /// Snapshots: the likely order of writes that nobody saw is taken for one.
+    GuessTrusted,
+    /// Parallel snapshots, and views: the same.
+    UnseenTrusted,
+    /// Views: a view in which something was missed is taken for consistent.
+    ViewsTrusted,
+    /// Read uncommitted: what was seen of an indeterminate transaction makes it count.
+    DirtyReadsCount,
+    /// Read uncommitted: that reads disagree leaves nothing open.
+    DisagreementIgnored,
+    /// Nothing follows from a stronger level.
+    StrongerIgnored,
 }
 
 /// Whether a rule is broken in this thread.

@@ -83,7 +83,8 @@ impl Report {
         }
         let mut certificates: Vec<Certificate<'_>> = shown.into_values().flatten().collect();
         certificates.sort_by_key(|certificate| level::severity(certificate.name));
-        let verified = verify(history, self.workload, &certificates);
+        let dirty_reads = self.consistency.allows_dirty_reads();
+        let verified = verify(history, self.workload, dirty_reads, &certificates);
         let mut proven: BTreeMap<&'static str, Vec<Anomaly>> = BTreeMap::new();
         for (certificate, verified) in certificates.iter().zip(verified) {
             match verified {

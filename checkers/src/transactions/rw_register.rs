@@ -67,7 +67,7 @@ impl RwRegister {
             Ok((txns, _)) => txns,
             Err(stop) => return report.unread(history, stop),
         };
-        let readers = commit_seen(&mut txns);
+        let readers = commit_seen(&mut txns, self.consistency.allows_dirty_reads());
         let mut found = Found::default();
         Scan::new(&txns).scan(&mut found);
         if let Err(stop) = self.judge(&txns, budget, &mut found, &mut report) {
@@ -80,8 +80,9 @@ impl RwRegister {
     }
 }
 
-/// Open transactions of which a write was seen did happen. Returns a reader of each value.
-fn commit_seen(txns: &mut Txns<'_>) -> Vec<u32> {
+/// Open transactions of which a write was seen did happen, unless what was read may never have been
+/// committed. Returns a reader of each value.
+fn commit_seen(txns: &mut Txns<'_>, dirty_reads: bool) -> Vec<u32> {
     let mut readers = vec![NONE; txns.written.len()];
     for txn in 0..txns.len() as u32 {
         for mop in txns.mops(txn).iter().filter(|mop| !mop.is_write() && mop.what != NONE) {
@@ -89,7 +90,8 @@ fn commit_seen(txns: &mut Txns<'_>) -> Vec<u32> {
         }
     }
     let seen = (0..).zip(&readers).filter(|&(_, &reader)| reader != NONE);
-    txns.settle(seen.map(|(value, _)| value));
+    let counts = !dirty_reads || planted(Bug::DirtyReadsCount);
+    txns.settle(seen.filter(|_| counts).map(|(value, _)| value));
     readers
 }
 
@@ -269,6 +271,9 @@ impl<'a, 'h> Scan<'a, 'h> {
         self.updates.sort_unstable();
         for group in self.updates.chunk_by(|a, b| (a.0, a.1) == (b.0, b.1)) {
             let [(key, _, one), (_, _, other), ..] = *group else { continue };
+            if planted(Bug::LostUpdateIgnored) {
+                continue;
+            }
             found.add("lost-update", || Proof::LostUpdate {
                 one: txns.invoke(one),
                 other: txns.invoke(other),

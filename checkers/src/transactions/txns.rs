@@ -216,7 +216,7 @@ impl<'h> Txns<'h> {
             written.failed = txn;
             return;
         }
-        if written.writer != NONE {
+        if written.writer != NONE && !planted(Bug::AmbiguityIgnored) {
             written.ambiguous = true;
             self.ambiguous.push((value, written.writer, txn));
         }

@@ -5,6 +5,8 @@ use deposed_history::{Call, History, ListRef, Outcome, ValueRef};
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::certificate::{Because, Certificate, Proof, Step};
+use super::isolation::Isolation;
+use super::level::OrderKind;
 use super::replay::{self, RawTxn};
 
 /// What a history's transactions do.
@@ -60,16 +62,20 @@ struct Raw<'h> {
     history: &'h History,
     workload: Workload,
     only_txns: bool,
+    /// Whether what was read may never have been committed.
+    dirty_reads: bool,
     /// Who wrote the pairs in question: invocations and outcomes.
     writers: FxHashMap<Pair<'h>, Vec<(u32, Outcome)>>,
     /// Those pairs in question that some acknowledged read shows.
     shown: FxHashSet<Pair<'h>>,
 }
 
-/// For each certificate, what is wrong with it.
+/// For each certificate, what is wrong with it. Where dirty reads are allowed, what was seen of an
+/// indeterminate transaction does not prove that it happened.
 pub(crate) fn verify<'h>(
     history: &'h History,
     workload: Workload,
+    dirty_reads: bool,
     certificates: &[Certificate<'h>],
 ) -> Vec<Result<(), Refused>> {
     if certificates.is_empty() {
@@ -78,6 +84,7 @@ pub(crate) fn verify<'h>(
     let mut raw = Raw {
         history,
         workload,
+        dirty_reads,
         only_txns: history.symbol("txn").is_some_and(|txn| {
             history.calls().iter().any(|call| history.op(call.invoke).f_symbol() == txn)
         }),
@@ -231,6 +238,9 @@ impl<'h> Raw<'h> {
         match self.call(invoke)?.outcome {
             Outcome::Ok => Ok(()),
             Outcome::Fail => Err(format!("the call at {invoke} failed")),
+            Outcome::Info if self.dirty_reads => {
+                Err(format!("what was seen of the call at {invoke} may not have been committed"))
+            }
             Outcome::Info => {
                 let mut reasons = certificate.happened.iter().filter(|h| h.txn == invoke);
                 let reason =
@@ -251,6 +261,8 @@ impl<'h> Raw<'h> {
     }
 
     fn verify(&self, certificate: &Certificate<'h>) -> Result<(), Refused> {
+        let Certificate { name, ref proof, .. } = *certificate;
+        ensure(is_name_of(name, proof), || format!("that does not show a {name}"))?;
         match certificate.proof {
             Proof::Cycle(ref steps) => self.verify_cycle(certificate, steps),
             Proof::NoOrder { ref txns, isolation, order, ref known } => {
@@ -479,6 +491,38 @@ impl<'h> Raw<'h> {
             items(read).map(|list| list.iter().collect()).unwrap_or_default();
         Ok(if whole { seen == expected } else { seen.ends_with(&expected) })
     }
+}
+
+/// Whether a proof, if it holds, is one of an anomaly. Of cycles that is told by their steps.
+fn is_name_of(anomaly: &str, proof: &Proof<'_>) -> bool {
+    let names: &[&str] = match *proof {
+        Proof::Cycle(_) => return true,
+        Proof::NoOrder { isolation, order, .. } => match (isolation, order) {
+            (Isolation::Serial, OrderKind::Data) => &["PL-2.99-cycle-exists", "PL-3-cycle-exists"],
+            (Isolation::Serial, OrderKind::Process) => {
+                &["strong-session-serializable-cycle-exists"]
+            }
+            (Isolation::Serial, OrderKind::RealTime) => &["PL-SS-cycle-exists"],
+            (Isolation::Snapshot, OrderKind::Data) => &["PL-SI-cycle-exists"],
+            (Isolation::Snapshot, OrderKind::Process) => {
+                &["strong-session-snapshot-isolation-cycle-exists"]
+            }
+            (Isolation::Snapshot, OrderKind::RealTime) => {
+                &["strong-snapshot-isolation-cycle-exists"]
+            }
+        },
+        Proof::Aborted { .. } => &["G1a"],
+        Proof::Intermediate { .. } => &["G1b"],
+        Proof::Internal { .. } => &["internal"],
+        Proof::Future { .. } => &["future-read"],
+        Proof::DirtyUpdate { .. } => &["dirty-update"],
+        Proof::LostUpdate { .. } => &["lost-update"],
+        Proof::Duplicate { .. } => &["duplicate-elements"],
+        Proof::Incompatible { .. } => &["incompatible-order"],
+        Proof::Garbage { .. } => &["garbage-read"],
+        Proof::OwnOrder { .. } => &["cyclic-versions"],
+    };
+    names.contains(&anomaly)
 }
 
 /// Whether a cycle rules out the level that an anomaly is named after.

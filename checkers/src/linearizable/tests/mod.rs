@@ -13,7 +13,7 @@ use super::models::{Register, RegisterOp};
 use super::planted::{Bug, plant};
 use super::register::{compact, frontier, searchable};
 use super::verify::{Flaw, verify};
-use crate::{Budget, Checker, Verdict};
+use crate::{Analysis, Budget, Checker, Verdict};
 
 mod exhaustive;
 mod lagging;
@@ -295,4 +295,81 @@ fn the_verifier_refuses_what_proves_nothing() {
     assert_eq!(change(&|case| case.kept[2].call = 7), Some(Flaw::Altered(7)));
     let model = Register { cas: true };
     assert!(model.anything().is_some());
+}
+
+/// What a checker says whose search, or whose witness, is wrong.
+fn with_bug(bug: Bug, checker: &dyn Checker, history: &History) -> Analysis {
+    plant(Some(bug));
+    let analysis = checker.check(history, &Budget::unlimited());
+    plant(None);
+    analysis
+}
+
+/// Where a search denies an order that exists, or shows too little, that is said, with what was fine until
+/// then; nothing is called invalid.
+#[test]
+fn a_witness_that_does_not_hold_is_told_as_that() {
+    let spec = RegisterSpec { cas: true, values: None, observes: true };
+    let call = |process, op, inv, ret, end| TestCall { process, op, inv, ret, end };
+    let calls = vec![
+        call(0, TestOp::Write(Some(1)), 0, 1, End::Ok),
+        call(0, TestOp::Read(Some(1)), 2, 3, End::Ok),
+        call(1, TestOp::Write(Some(2)), 4, 5, End::Ok),
+        call(0, TestOp::Read(Some(2)), 6, 7, End::Ok),
+    ];
+    for breadth in [false, true] {
+        let analysis = with_bug(Bug::OrderDenied, &*alone(breadth), &history(&spec, &calls));
+        assert_eq!(analysis.verdict, Verdict::Unknown, "{analysis:#?}");
+        assert!(analysis.anomalies.is_empty() && analysis.anomaly_count == 0, "{analysis:#?}");
+        let open = &analysis.undecided[0];
+        assert_eq!(
+            open.reason,
+            "a violation was found, but its witness did not hold (the calls of the witness have a \
+             legal order): this is a bug of the checker, please report it with the history"
+        );
+        assert_eq!(open.window, (6, 7));
+        let known = "the 3 calls that returned before op 6 have a legal order";
+        assert_eq!(open.known.as_deref(), Some(known));
+    }
+    for checker in
+        [alone(false), alone(true), Box::new(Linearizable::new(crate::ModelKind::CasRegister))]
+    {
+        assert_eq!(checker.check(&stale(), &Budget::unlimited()).verdict, Verdict::Invalid);
+        let analysis = with_bug(Bug::WitnessIncomplete, &*checker, &stale());
+        assert_eq!(analysis.verdict, Verdict::Unknown, "{analysis:#?}");
+        let reason = &analysis.undecided[0].reason;
+        assert!(reason.contains("its witness did not hold"), "{reason}");
+    }
+}
+
+/// However wrong searches and witnesses are, no legal history is called invalid.
+#[test]
+fn wrong_witnesses_make_nothing_invalid() {
+    let zones: Box<dyn Checker> = Box::new(Linearizable::new(crate::ModelKind::CasRegister));
+    for (bug, checker) in [
+        (Bug::OrderDenied, alone(false)),
+        (Bug::OrderDenied, alone(true)),
+        (Bug::WitnessIncomplete, alone(false)),
+        (Bug::WitnessIncomplete, alone(true)),
+        (Bug::WitnessIncomplete, zones),
+    ] {
+        let mut told = 0;
+        for spec in &SPECS {
+            for round in 0..500 {
+                let mut random = Random::new(round);
+                let size = 2 + random.below(6) as usize;
+                let calls = random_calls(spec, &mut random, size, 20);
+                let legal = is_linearizable(spec, &calls);
+                let analysis = with_bug(bug, &*checker, &history(spec, &calls));
+                let wrong = match analysis.verdict {
+                    Verdict::Valid => !legal,
+                    Verdict::Invalid => legal,
+                    Verdict::Unknown => false,
+                };
+                assert!(!wrong, "{bug:?}: {calls:#?}\n{analysis:#?}");
+                told += u64::from(analysis.verdict == Verdict::Unknown);
+            }
+        }
+        assert!(told > 100, "{bug:?}: {told}");
+    }
 }

@@ -23,6 +23,7 @@ use super::interner::NONE;
 use super::isolation::Isolation;
 use super::level::{Consistency, OrderKind};
 use super::order::{Span, add_order};
+use super::planted::{Bug, planted};
 use super::report::{Open, Report, with_beginning};
 use super::txns::Txns;
 use super::verify::Workload;
@@ -80,7 +81,8 @@ impl ListAppend {
     ) -> Result<(Txns<'h>, Versions), Stop> {
         let keep = |txns: &mut Txns<'h>, _, seen| versions::length(txns, seen);
         let (mut txns, parts) = Txns::of::<Longest<'h>>(history, budget, keep)?;
-        let versions = Versions::of(&mut txns, &Longest::of(&parts), budget)?;
+        let dirty_reads = self.consistency.allows_dirty_reads();
+        let versions = Versions::of(&mut txns, &Longest::of(&parts), dirty_reads, budget)?;
         Ok((txns, versions))
     }
 
@@ -112,6 +114,17 @@ impl ListAppend {
         add_cycles(txns, order, cycles, &reason, found);
         scanned?;
         if found.counts.keys().any(|name| self.consistency.is_ruled_out_by(name)) {
+            return Ok(());
+        }
+        if self.consistency.allows_dirty_reads()
+            && !versions.strays.is_empty()
+            && !planted(Bug::DisagreementIgnored)
+        {
+            report.undecided(Open::all(format!(
+                "reads disagree about the order of appends: that does not rule {} out, which allows \
+                 reads of what was not committed, but leaves open what was committed in which order",
+                self.consistency
+            )));
             return Ok(());
         }
         if let Some(decided) = self.see(&dependencies, (txns, versions), budget, found, &reason)? {
@@ -146,6 +159,10 @@ impl ListAppend {
         let single = |found: &Found<'h>| {
             found.shown.get("G-single-item").and_then(|shown| Some(shown.first()?.proof.clone()))
         };
+        let is = |names: &[&str]| {
+            let mut levels = names.iter().filter_map(|name| Consistency::parse(name).ok());
+            levels.any(|level| level.is_same(self.consistency))
+        };
         match Weak::of(self.consistency) {
             Some((Weak::ParallelSnapshot, anomaly)) => match single(found) {
                 Some(proof) => found.add(anomaly, || proof),
@@ -157,12 +174,30 @@ impl ListAppend {
                     found.add(anomaly, || cycle_proof(txns, OrderKind::Data, &steps, reason));
                 }
             }
+            // Who sees all of a transaction, or nothing, does not miss any of it later.
+            None if is(&["monotonic-atomic-view"]) => {
+                let atomic = |name: &&str| {
+                    Consistency::parse("read-atomic")
+                        .is_ok_and(|level| !level.is_ruled_out_by(name))
+                };
+                if !found.counts.keys().all(atomic) || known.violation(Weak::ReadAtomic)?.is_some()
+                {
+                    return Ok(None);
+                }
+            }
+            // Between read atomic and parallel snapshots.
+            None if is(&["update-atomic"]) => {
+                if let Some(steps) = known.violation(Weak::ReadAtomic)? {
+                    let proof = || cycle_proof(txns, OrderKind::Data, &steps, reason);
+                    found.add("read-atomic-cycle-exists", proof);
+                } else if single(found).is_some() || !known.is_parallel_snapshot(*guessed)? {
+                    return Ok(None);
+                }
+            }
             // A view is consistent if there is no G-single. Then it stays so, whenever transactions
             // started, and what is asked less of views holds too.
-            None if single(found).is_none()
-                && ["PL-CS", "PL-2L", "PL-MSR", "PL-2+", "PL-FCV"].iter().any(|view| {
-                    Consistency::parse(view).is_ok_and(|v| v.is_same(self.consistency))
-                }) =>
+            None if is(&["PL-CS", "PL-2L", "PL-MSR", "PL-2+", "PL-FCV"])
+                && (single(found).is_none() || planted(Bug::ViewsTrusted)) =>
             {
                 if !known.is_parallel_snapshot(*guessed)? {
                     return Ok(None);
@@ -206,7 +241,8 @@ impl Dependencies {
     /// does not know which comes first: then it proves it only if the likely order is one (Lemma S3,
     /// and S4).
     fn decides(&self, level: &Decided, order: OrderKind, budget: &Budget) -> Result<bool, Stop> {
-        if level.isolation == Some(Isolation::Serial) || !self.guessed {
+        let trusted = !self.guessed || planted(Bug::GuessTrusted);
+        if level.isolation == Some(Isolation::Serial) || trusted {
             return Ok(true);
         }
         let data = Rels::DATA.with(Rel::GUESS);

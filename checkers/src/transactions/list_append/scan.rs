@@ -133,7 +133,7 @@ fn intermediate<'h>(txns: &Txns<'h>, txn: u32, key: u32, seen: &[u32], found: &m
     let Some(&value) = seen.last() else { return };
     let Some(writer) = txns.writer(value).filter(|&writer| writer != txn) else { return };
     let next = txns.written[value as usize].next;
-    if next != NONE {
+    if next != NONE && !planted(Bug::IntermediateIgnored) {
         found.add("G1b", || Proof::Intermediate {
             reader: txns.invoke(txn),
             writer: txns.invoke(writer),
@@ -272,6 +272,9 @@ fn lost_updates<'h>(txns: &Txns<'h>, mut updates: Vec<(u32, u32, u32)>, found: &
     updates.sort_unstable();
     for group in updates.chunk_by(|a, b| (a.0, a.1) == (b.0, b.1)) {
         let [(key, _, one), (_, _, other), ..] = *group else { continue };
+        if planted(Bug::LostUpdateIgnored) {
+            continue;
+        }
         found.add("lost-update", || Proof::LostUpdate {
             one: txns.invoke(one),
             other: txns.invoke(other),
@@ -291,7 +294,8 @@ fn dirty_updates<'h>(txns: &Txns<'h>, versions: &Versions, key: u32, found: &mut
         let Some(writer) = txns.writer(value).filter(|&writer| txns.is_acknowledged(writer)) else {
             continue;
         };
-        let Some(below) = aborted.take() else { continue };
+        let below = aborted.take().filter(|_| !planted(Bug::DirtyUpdateIgnored));
+        let Some(below) = below else { continue };
         found.add("dirty-update", || Proof::DirtyUpdate {
             failed: txns.invoke(txns.written[below as usize].failed),
             txn: txns.invoke(writer),

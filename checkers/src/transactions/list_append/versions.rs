@@ -12,6 +12,7 @@ use rustc_hash::FxHashMap;
 use super::super::decode::Reads;
 use super::super::graph::Stop;
 use super::super::interner::NONE;
+use super::super::planted::{Bug, planted};
 use super::super::txns::{Numbered, Txns};
 use crate::budget::{Budget, Held};
 
@@ -118,10 +119,12 @@ pub(crate) struct Versions {
 }
 
 impl Versions {
-    /// Finds the orders, and which open transactions happened (Lemma S5).
+    /// Finds the orders, and which open transactions happened (Lemma S5): none of them where what was
+    /// read may never have been committed.
     pub(crate) fn of<'h>(
         txns: &mut Txns<'h>,
         longest: &Longest<'h>,
+        dirty_reads: bool,
         budget: &Budget,
     ) -> Result<Self, Stop> {
         let keys = txns.key_count();
@@ -167,7 +170,8 @@ impl Versions {
             .collect();
         versions.stray_values.sort_unstable();
         versions.stray_values.dedup();
-        txns.settle(versions.elements.iter().chain(&versions.stray_values).copied());
+        let seen = versions.elements.iter().chain(&versions.stray_values).copied();
+        txns.settle(seen.filter(|_| !dirty_reads || planted(Bug::DirtyReadsCount)));
         Ok(versions)
     }
 

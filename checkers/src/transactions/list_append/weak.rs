@@ -10,6 +10,7 @@ use super::super::events::{Events, Layers};
 use super::super::graph::{Edges, Graph, Rel, Rels, Stop};
 use super::super::interner::NONE;
 use super::super::level::Consistency;
+use super::super::planted::{Bug, planted};
 use super::super::reach;
 use super::super::txns::Txns;
 use super::edges::Data;
@@ -77,7 +78,7 @@ impl Known<'_, '_> {
     /// Whether parallel snapshot isolation holds if writes that nobody saw are ordered as is likely,
     /// given that no G-single was found in what is certain.
     pub(crate) fn is_parallel_snapshot(&self, guessed: bool) -> Result<bool, Stop> {
-        if !guessed {
+        if !guessed || planted(Bug::UnseenTrusted) {
             return Ok(true);
         }
         let flow = Rels::FLOW.with(Rel::GUESS);
@@ -122,7 +123,7 @@ impl Known<'_, '_> {
                     let place = self.versions.place(mop.what);
                     by == txn && (place > length || place == 0)
                 });
-                if missed {
+                if missed && !planted(Bug::FracturedIgnored) {
                     return Ok(Some(vec![(txn, Rel::RW), (writer, Rel::WR)]));
                 }
             }
@@ -148,7 +149,9 @@ impl Known<'_, '_> {
                 }
                 let last = at as usize + 1 == order.len();
                 let next = if last { tails + key } else { version(key, at + 1) };
-                edges.push(version(key, at), next, Rel::ON);
+                if !planted(Bug::LaterVersionsForgotten) {
+                    edges.push(version(key, at), next, Rel::ON);
+                }
             }
             for &(_, writer, _) in self.data.tail(key) {
                 edges.push(tails + key, writer, Rel::ON);
@@ -156,7 +159,7 @@ impl Known<'_, '_> {
         }
         let mut missed: Vec<(u32, u32)> = Vec::new();
         for txn in self.committed() {
-            for writer in self.sources(txn) {
+            for writer in self.sources(txn).filter(|_| !planted(Bug::OnlySources)) {
                 edges.push(writer, txn, Rel::WR);
             }
             for mop in txns.mops(txn).iter().filter(|mop| !mop.is_write()) {
@@ -193,7 +196,10 @@ impl Known<'_, '_> {
     /// A cycle in which each rw follows a wr.
     fn no_prefix(&self) -> Result<Option<Steps>, Stop> {
         let real = self.txns.len() as u32;
-        let layers = Layers::prefix(self.graph, real, Rels::DATA);
+        let layers = match planted(Bug::WritersApart) {
+            false => Layers::prefix(self.graph, real, Rels::DATA),
+            true => Layers::snapshot(self.graph, real, Rels::DATA),
+        };
         let components = self.graph.components_of_events(layers, self.budget)?;
         if components.is_acyclic() {
             return Ok(None);

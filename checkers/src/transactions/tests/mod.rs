@@ -1,16 +1,21 @@
 //! The checkers of lists and registers against brute force, on all of the smallest histories and many
 //! random ones, with every rule broken on purpose.
 
+mod anomalies;
 mod budgets;
 mod chains;
+mod every_level;
 mod exhaustive;
+mod lies;
 mod oracle;
 mod phenomena;
+mod sessions;
 #[path = "../../../tests/simulator/mod.rs"]
 mod simulator;
+mod uncommitted;
 
-use self::oracle::{Sees, Small};
-use self::phenomena::Forbids;
+use self::every_level::Truth;
+use self::oracle::Small;
 use self::simulator::{Random, Simulation};
 use super::isolation::Isolation;
 use super::level::{Consistency, OrderKind};
@@ -19,7 +24,8 @@ use super::planted::{Bug, plant};
 use super::rw_register::RwRegister;
 use crate::{Analysis, Budget, Checker, Verdict};
 
-/// Levels that brute force decides.
+/// Levels that are decided by an order of all transactions: those that tell most of the search for one.
+/// All others are in [`every_level`].
 const LEVELS: &[(&str, Isolation, OrderKind)] = &[
     ("serializable", Isolation::Serial, OrderKind::Data),
     ("strong-session-serializable", Isolation::Serial, OrderKind::Process),
@@ -89,95 +95,6 @@ fn registers_are_judged_as_by_brute_force() {
     agree(false);
 }
 
-/// Levels at which brute force decides what lists show of what transactions see.
-const SEEN: &[(&str, Sees)] = &[
-    ("read-atomic", Sees::Atomically),
-    ("causal-cerone", Sees::Causally),
-    ("prefix", Sees::Prefixes),
-    ("parallel-snapshot-isolation", Sees::Updates),
-];
-
-/// Histories of up to four transactions: what each sees of the others, by brute force.
-#[test]
-fn what_is_seen_is_judged_as_by_brute_force() {
-    let mut random = Random(15);
-    let (mut judged, mut open) = (0, [0; SEEN.len()]);
-    let (mut valid, mut invalid) = ([0; SEEN.len()], [0; SEEN.len()]);
-    while judged < fuzz() / 2 {
-        let small = match judged % 2 {
-            0 => oracle::random(&mut random, true),
-            _ => oracle::random_seen(&mut random),
-        };
-        let history = small.history();
-        for (at, &(name, sees)) in SEEN.iter().enumerate() {
-            let Some(expected) = small.is_seen(sees) else { break };
-            judged += u64::from(at == 0);
-            let analysis = check(true, &history, name);
-            let counter = match analysis.verdict {
-                Verdict::Valid if expected => &mut valid,
-                Verdict::Invalid if !expected => &mut invalid,
-                // Both orders of two writes that nobody saw may lead to a contradiction.
-                Verdict::Unknown if expected || sees == Sees::Updates => &mut open,
-                _ => panic!("{name}, expected {expected}: {small:#?}\n{analysis:#?}"),
-            };
-            counter[at] += 1;
-        }
-    }
-    // Otherwise open are only histories in which nothing succeeded.
-    let few = |counts: [u64; SEEN.len()]| counts.into_iter().all(|count| count < judged / 10);
-    let many = |counts: [u64; SEEN.len()]| counts.into_iter().all(|count| count > judged / 20);
-    assert!(few(open) && many(valid) && many(invalid), "{valid:?} {invalid:?} {open:?}");
-    assert!(valid[0] > valid[1] && valid[1] >= valid[2] && valid[1] > valid[3], "{valid:?}");
-}
-
-/// Levels that Adya's phenomena define, and whether they are decided wherever something succeeded.
-const PHENOMENA: &[(&str, Forbids, OrderKind, bool)] = &[
-    ("read-committed", Forbids::Nothing, OrderKind::Data, true),
-    ("strong-session-read-committed", Forbids::Nothing, OrderKind::Process, true),
-    ("strong-read-committed", Forbids::Nothing, OrderKind::RealTime, true),
-    ("cursor-stability", Forbids::Cursor, OrderKind::Data, false),
-    ("monotonic-view", Forbids::Monotonic, OrderKind::Data, false),
-    ("monotonic-snapshot-read", Forbids::Monotonic, OrderKind::Data, false),
-    ("consistent-view", Forbids::Single, OrderKind::Data, true),
-    ("forward-consistent-view", Forbids::Single, OrderKind::Data, true),
-    ("update-serializable", Forbids::Update, OrderKind::Data, false),
-    ("repeatable-read", Forbids::Any, OrderKind::Data, true),
-    ("serializable", Forbids::Any, OrderKind::Data, true),
-];
-
-/// What cycles, lost updates and the rest say of a level is what all orders of versions say.
-#[test]
-fn phenomena_are_found_as_by_brute_force() {
-    let mut random = Random(21);
-    let levels: Vec<(Forbids, OrderKind)> = PHENOMENA.iter().map(|p| (p.1, p.2)).collect();
-    let mut judged = 0;
-    let mut counts = vec![[0u64; 3]; PHENOMENA.len()];
-    while judged < fuzz() / 2 {
-        let small = match judged % 2 {
-            0 => oracle::random(&mut random, true),
-            _ => oracle::random_seen(&mut random),
-        };
-        let Some(avoided) = small.avoids(&levels) else { continue };
-        judged += 1;
-        let history = small.history();
-        for ((&(name, ..), counts), expected) in PHENOMENA.iter().zip(&mut counts).zip(avoided) {
-            let analysis = check(true, &history, name);
-            let sound = match analysis.verdict {
-                Verdict::Valid => expected,
-                Verdict::Invalid => !expected,
-                Verdict::Unknown => true,
-            };
-            assert!(sound, "{name}, expected {expected}: {small:#?}\n{analysis:#?}");
-            counts[analysis.verdict as usize] += 1;
-        }
-    }
-    for (&(name, _, _, decided), [valid, unknown, invalid]) in PHENOMENA.iter().zip(counts) {
-        let said = format!("{name}: {valid} valid, {unknown} open, {invalid} invalid");
-        assert!(valid > judged / 50 && invalid > judged / 50, "{said}");
-        assert!(!decided || unknown < judged / 10, "{said}");
-    }
-}
-
 /// Every rule, when broken, makes a difference that the comparison sees.
 #[test]
 fn every_planted_bug_is_found() {
@@ -239,6 +156,149 @@ fn every_planted_bug_is_found() {
         }
     }
     assert!(missed.is_empty(), "not found: {missed:?}");
+}
+
+/// Rules that only some level needs: the comparison at that level sees it when they are broken.
+#[test]
+fn bugs_planted_in_single_levels_are_found() {
+    use Bug::*;
+    const HISTORIES: usize = 8_000;
+    let bugs: &[(Bug, bool, &str)] = &[
+        (IntermediateIgnored, true, "read-committed"),
+        (IntermediateIgnored, false, "read-committed"),
+        (LostUpdateIgnored, true, "cursor-stability"),
+        (LostUpdateIgnored, false, "cursor-stability"),
+        (LostUpdateIgnored, true, "update-atomic"),
+        (FracturedIgnored, true, "read-atomic"),
+        (FracturedIgnored, true, "update-atomic"),
+        (FracturedIgnored, true, "monotonic-atomic-view"),
+        (LaterVersionsForgotten, true, "causal-cerone"),
+        (OnlySources, true, "causal-cerone"),
+        (WritersApart, true, "prefix"),
+        (GuessTrusted, true, "snapshot-isolation"),
+        (UnseenTrusted, true, "parallel-snapshot-isolation"),
+        (UnseenTrusted, true, "consistent-view"),
+        (ViewsTrusted, true, "cursor-stability"),
+        (ViewsTrusted, true, "monotonic-view"),
+        (DirtyReadsCount, true, "read-uncommitted"),
+        (DirtyReadsCount, false, "strong-session-read-uncommitted"),
+        (StrongerIgnored, true, "monotonic-reads"),
+        (StrongerIgnored, false, "causal-cerone"),
+        (ProcessesForgotten, true, "strong-session-read-committed"),
+        (BarrierTooLate, true, "monotonic-reads"),
+        (BarrierTooLate, false, "writes-follow-reads"),
+        (OwnOrderIgnored, true, "read-uncommitted"),
+        (OwnOrderUnseenIgnored, true, "read-uncommitted"),
+        (DuplicateIgnored, true, "read-uncommitted"),
+        (GarbageIgnored, true, "read-uncommitted"),
+        (GarbageIgnored, false, "read-uncommitted"),
+        (TailForgotten, true, "strong-read-uncommitted"),
+    ];
+    let mut missed = Vec::new();
+    for append in [true, false] {
+        let mut random = Random(78);
+        let mut histories: Vec<(Small, Truth)> = Vec::new();
+        for &(bug, _, name) in bugs.iter().filter(|(_, lists, _)| *lists == append) {
+            let found = (0..HISTORIES).any(|at| {
+                if at == histories.len() {
+                    let small = every_level::random(&mut random, append);
+                    let truth = Truth::of(&small);
+                    histories.push((small, truth));
+                }
+                let (small, truth) = &histories[at];
+                plant(Some(bug));
+                let found = truth.is_contradicted(small, name);
+                plant(None);
+                found
+            });
+            if !found {
+                missed.push((bug, append, name));
+            }
+        }
+    }
+    assert!(missed.is_empty(), "not found: {missed:?}");
+}
+
+/// Rules of which the loss changes no verdict, but what is named.
+#[test]
+fn bugs_planted_in_what_is_named_are_found() {
+    for (bug, append) in [
+        (Bug::DirtyUpdateIgnored, true),
+        (Bug::LostUpdateIgnored, true),
+        (Bug::LostUpdateIgnored, false),
+        (Bug::IntermediateIgnored, true),
+        (Bug::FutureIgnored, true),
+    ] {
+        let mut random = Random(79);
+        let found = (0..8_000).any(|_| {
+            let small = anomalies::random(&mut random, append);
+            plant(Some(bug));
+            let difference = anomalies::difference(&small);
+            plant(None);
+            difference.is_some()
+        });
+        assert!(found, "{bug:?} {append}");
+    }
+}
+
+/// A value that two transactions wrote tells nothing, and a checker that believes it is wrong.
+#[test]
+fn a_planted_belief_in_ambiguous_values_is_found() {
+    let mop = |write, read: &[i64]| oracle::Mop { key: 0, write, read: read.to_vec() };
+    let txn = |at: usize, mops| oracle::Txn {
+        process: 0,
+        inv: 2 * at,
+        ret: 2 * at + 1,
+        kind: deposed_history::OpType::Ok,
+        mops,
+    };
+    // Read after the first write of 1, and not after the second.
+    let txns = vec![
+        txn(0, vec![mop(Some(1), &[])]),
+        txn(1, vec![mop(None, &[1])]),
+        txn(2, vec![mop(Some(1), &[])]),
+    ];
+    let history = Small { append: false, txns }.history();
+    let reason = || {
+        let analysis = check(false, &history, "strict-serializable");
+        analysis.undecided.first().map(|open| open.reason.clone()).unwrap_or_default()
+    };
+    assert!(reason().contains("write each value once per key"), "{}", reason());
+    plant(Some(Bug::AmbiguityIgnored));
+    let believed = reason();
+    plant(None);
+    assert!(believed.contains("this is a fault of the checker"), "{believed}");
+}
+
+/// Where some reads saw what failed, the order of what did not is not known to a checker of read
+/// uncommitted, and one that takes it for known is wrong.
+#[test]
+fn a_planted_trust_in_reads_that_disagree_is_found() {
+    use deposed_history::OpType::{Fail, Ok};
+    let append = |key, value| oracle::Mop { key, write: Some(value), read: Vec::new() };
+    let read = |key, read: &[i64]| oracle::Mop { key, write: None, read: read.to_vec() };
+    let txn = |at: usize, kind, mops| oracle::Txn {
+        process: at as u32,
+        inv: at,
+        ret: 10 + at,
+        kind,
+        mops,
+    };
+    let txns = vec![
+        txn(0, Fail, vec![append(0, 2)]),
+        txn(1, Ok, vec![append(0, 1), append(1, 1)]),
+        txn(2, Ok, vec![append(0, 3), append(1, 2)]),
+        txn(3, Ok, vec![read(0, &[1, 2]), read(1, &[2, 1])]),
+        txn(4, Ok, vec![read(0, &[1, 3])]),
+    ];
+    let small = Small { append: true, txns };
+    assert_eq!(small.is_uncommitted(OrderKind::Data), Some(false));
+    let verdict = || check(true, &small.history(), "read-uncommitted").verdict;
+    assert_eq!(verdict(), Verdict::Unknown);
+    plant(Some(Bug::DisagreementIgnored));
+    let trusted = verdict();
+    plant(None);
+    assert_eq!(trusted, Verdict::Valid);
 }
 
 /// A level that holds takes all weaker ones with it, and none that fails leaves a stronger one.

@@ -155,6 +155,8 @@ pub(super) enum Sees {
     Prefixes,
     /// Causally, and one of two that write the same key the other.
     Updates,
+    /// Atomically, and one of two that write the same key the other.
+    UpdatesAlone,
 }
 
 /// More transactions are too many for [`Small::is_seen`].
@@ -162,8 +164,14 @@ pub(super) const SEEN_MAX: usize = 4;
 
 impl Small {
     /// Whether there are an order of commits, and sets of transactions that each one sees, that explain
-    /// all reads: all of them are tried. Lists only; `None` if there are too many.
+    /// all reads: all of them are tried. `None` if there are too many.
     pub(super) fn is_seen(&self, sees: Sees) -> Option<bool> {
+        self.is_seen_if(&|txns, seen| is_allowed(txns, seen, sees))
+    }
+
+    /// The same for sets of which something else is asked: given the transactions in the order of their
+    /// commits, and what each one sees, as a set of earlier places.
+    pub(super) fn is_seen_if(&self, allowed: &impl Fn(&[&Txn], &[u32]) -> bool) -> Option<bool> {
         let counted: Vec<&Txn> = self.txns.iter().filter(|t| t.kind != OpType::Fail).collect();
         if counted.len() > SEEN_MAX {
             return None;
@@ -177,16 +185,16 @@ impl Small {
                 (0..counted.len()).filter(|at| set >> at & 1 == 1).map(|at| counted[at]).collect();
             permutations(txns.len(), &mut Vec::new(), &mut |order| {
                 let ordered: Vec<&Txn> = order.iter().map(|&at| txns[at]).collect();
-                explained |= is_seen_in(&ordered, sees);
+                explained = explained || is_seen_in(self.append, &ordered, allowed);
             });
         }
         Some(explained)
     }
 }
 
-/// A random small history of lists in which each transaction sees any set of those that committed before
-/// it. All run at the same time.
-pub(super) fn random_seen(random: &mut Random) -> Small {
+/// A random small history in which each transaction sees any set of those that committed before it. All
+/// run at the same time.
+pub(super) fn random_seen(random: &mut Random, append: bool) -> Small {
     let count = SEEN_MAX;
     let mut values = [0i64; KEYS];
     let keys = 2 + random.below(KEYS as u64 - 1);
@@ -213,12 +221,12 @@ pub(super) fn random_seen(random: &mut Random) -> Small {
             let mut tried = txns[at].clone();
             tried.mops = mops[..=number].to_vec();
             if mops[number].write.is_none() {
-                mops[number].read = what_is_seen(&before, &tried, at, seen);
+                mops[number].read = what_is_seen(append, &before, &tried, at, seen);
             }
         }
         txns[at].mops = mops;
     }
-    Small { append: true, txns }
+    Small { append, txns }
 }
 
 pub(super) fn permutations(
@@ -238,8 +246,8 @@ pub(super) fn permutations(
     }
 }
 
-/// Whether sets of seen transactions explain all reads in one order of commits.
-fn is_seen_in(txns: &[&Txn], sees: Sees) -> bool {
+/// Whether some sets of seen transactions are allowed, and explain all reads, in one order of commits.
+fn is_seen_in(append: bool, txns: &[&Txn], allowed: &impl Fn(&[&Txn], &[u32]) -> bool) -> bool {
     let count = txns.len();
     let pairs: Vec<(usize, usize)> =
         (0..count).flat_map(|to| (0..to).map(move |from| (from, to))).collect();
@@ -248,33 +256,43 @@ fn is_seen_in(txns: &[&Txn], sees: Sees) -> bool {
         for (bit, &(from, to)) in pairs.iter().enumerate() {
             seen[to] |= (choice >> bit & 1) << from;
         }
-        let each = |to: usize| (0..to).filter(|from| seen[to] >> from & 1 == 1).collect::<Vec<_>>();
-        let allowed = (0..count).all(|to| match sees {
-            Sees::Atomically => true,
-            Sees::Causally => each(to).iter().all(|&from| seen[from] & !seen[to] == 0),
-            Sees::Prefixes => each(to).last().is_none_or(|&last| seen[to] == (1 << (last + 1)) - 1),
-            Sees::Updates => {
-                each(to).iter().all(|&from| seen[from] & !seen[to] == 0)
-                    && (0..to).all(|from| {
-                        seen[to] >> from & 1 == 1 || !share_a_write(txns[from], txns[to])
-                    })
-            }
-        });
-        allowed && (0..count).all(|at| reads_what_it_sees(txns, at, seen[at]))
+        allowed(txns, &seen) && (0..count).all(|at| reads_what_it_sees(append, txns, at, seen[at]))
     })
 }
 
-/// What a transaction appended to a key.
+fn is_allowed(txns: &[&Txn], seen: &[u32], sees: Sees) -> bool {
+    let each = |to: usize| (0..to).filter(move |from| seen[to] >> from & 1 == 1);
+    let causal = |to: usize| each(to).all(|from| seen[from] & !seen[to] == 0);
+    let updates = |to: usize| {
+        (0..to).all(|from| seen[to] >> from & 1 == 1 || !share_a_write(txns[from], txns[to]))
+    };
+    (0..txns.len()).all(|to| match sees {
+        Sees::Atomically => true,
+        Sees::Causally => causal(to),
+        Sees::Prefixes => each(to).next_back().is_none_or(|last| seen[to] == (1 << (last + 1)) - 1),
+        Sees::Updates => causal(to) && updates(to),
+        Sees::UpdatesAlone => updates(to),
+    })
+}
+
+/// What a transaction wrote to a key.
 pub(super) fn written(txn: &Txn, key: usize) -> impl Iterator<Item = i64> + '_ {
     txn.mops.iter().filter(move |mop| mop.key == key).filter_map(|mop| mop.write)
 }
 
 /// What the last read of a transaction, the one at a place in the order of commits, shows if it sees a set of others:
-/// the version of the last writer that it sees, or what it read before, and its own appends.
-fn what_is_seen(order: &[&Txn], txn: &Txn, at: usize, seen: u32) -> Vec<i64> {
+/// the version of the last writer that it sees, or what it read before, and its own writes.
+fn what_is_seen(append: bool, order: &[&Txn], txn: &Txn, at: usize, seen: u32) -> Vec<i64> {
     let Some((last, before)) = txn.mops.split_last() else { return Vec::new() };
     let key = last.key;
     let before: Vec<&Mop> = before.iter().filter(|mop| mop.key == key).collect();
+    if !append {
+        let own = before.last().map(|mop| mop.write.map_or(mop.read.clone(), |v| vec![v]));
+        return own.unwrap_or_else(|| {
+            let seen = (0..at).rev().filter(|from| seen >> from & 1 == 1);
+            seen.filter_map(|from| written(order[from], key).last()).next().into_iter().collect()
+        });
+    }
     let own_since = |from: usize| before[from..].iter().filter_map(|mop| mop.write);
     if let Some(read) = before.iter().rposition(|mop| mop.write.is_none()) {
         return before[read].read.iter().copied().chain(own_since(read)).collect();
@@ -290,7 +308,7 @@ fn what_is_seen(order: &[&Txn], txn: &Txn, at: usize, seen: u32) -> Vec<i64> {
 
 /// Whether a transaction's reads are those of what it sees, and its own appends stand on all that was
 /// committed before them.
-fn reads_what_it_sees(order: &[&Txn], at: usize, seen: u32) -> bool {
+fn reads_what_it_sees(append: bool, order: &[&Txn], at: usize, seen: u32) -> bool {
     let txn = order[at];
     if txn.kind != OpType::Ok {
         return true;
@@ -301,8 +319,8 @@ fn reads_what_it_sees(order: &[&Txn], at: usize, seen: u32) -> bool {
         upto.mops.truncate(number + 1);
         let own: Vec<i64> = written(&upto, read.key).collect();
         let all = order[..at].iter().flat_map(|txn| written(txn, read.key)).chain(own.clone());
-        what_is_seen(order, &upto, at, seen) == read.read
-            && (own.is_empty() || all.eq(read.read.iter().copied()))
+        what_is_seen(append, order, &upto, at, seen) == read.read
+            && (!append || own.is_empty() || all.eq(read.read.iter().copied()))
     })
 }
 

@@ -20,6 +20,9 @@ pub(super) enum Forbids {
     Cursor,
     /// G-monotonic: a read missed what the same transaction had seen by then.
     Monotonic,
+    /// Observed transaction vanishes (Bailis et al., "Highly available transactions", VLDB 2013): a read
+    /// missed a write of a transaction from which the same transaction had read before.
+    Vanishing,
     /// G-single: a cycle with one rw.
     Single,
     /// G-update: a cycle with a rw, of transactions that write and one that does not.
@@ -46,21 +49,29 @@ enum Kind {
 }
 
 impl Small {
-    /// Of each level, whether some version orders avoid all that it forbids. Lists only; `None` if a
-    /// transaction does not see its own writes, or one thing twice: of that the phenomena say nothing.
+    /// Of each level, whether some version orders avoid all that it forbids. `None` if a transaction
+    /// does not see its own writes, or one thing twice, of which the phenomena say nothing; or if there
+    /// are too many orders.
     pub(super) fn avoids(&self, levels: &[(Forbids, OrderKind)]) -> Option<Vec<bool>> {
         let acknowledged = |txn: &&Txn| txn.kind == OpType::Ok;
-        if !self.txns.iter().filter(acknowledged).all(agrees_with_itself) {
+        let itself = |txn: &Txn| agrees_with_itself(self.append, txn);
+        if !self.txns.iter().filter(acknowledged).all(itself) {
             return None;
         }
         let counted: Vec<&Txn> = self.txns.iter().filter(|t| t.kind != OpType::Fail).collect();
+        if !self.append && counted.len() > REGISTERS_MAX {
+            return None;
+        }
         let needed = mask(&counted, |txn| txn.kind == OpType::Ok);
         let mut avoided = vec![false; levels.len()];
         for set in (0..1u32 << counted.len()).filter(|set| set & needed == needed) {
             let txns: Vec<&Txn> =
                 (0..counted.len()).filter(|at| set >> at & 1 == 1).map(|at| counted[at]).collect();
-            each_order(&txns, &mut Vec::new(), &mut |orders| {
-                let graph = Graph::of(&txns, orders);
+            each_order(self.append, &txns, &mut Vec::new(), &mut |orders| {
+                if avoided.iter().all(|&avoided| avoided) {
+                    return;
+                }
+                let graph = Graph::of(self.append, &txns, orders);
                 for (avoided, &(forbids, order)) in avoided.iter_mut().zip(levels) {
                     *avoided = *avoided || !graph.shows(forbids, order, orders);
                 }
@@ -70,16 +81,23 @@ impl Small {
     }
 }
 
-/// Whether each read of a key shows the transaction's own appends last, and after the first one
+/// Transactions on registers, of which reads tell little of the order.
+const REGISTERS_MAX: usize = 4;
+
+/// Whether each read of a key shows the transaction's own writes last, and after the first one
 /// nothing else that is new.
-fn agrees_with_itself(txn: &Txn) -> bool {
+pub(super) fn agrees_with_itself(append: bool, txn: &Txn) -> bool {
     (0..KEYS).all(|key| {
         let mut own: Vec<i64> = Vec::new();
         let mut known: Option<Vec<i64>> = None;
         txn.mops.iter().filter(|mop| mop.key == key).all(|mop| {
             if let Some(value) = mop.write {
                 own.push(value);
-                known.iter_mut().for_each(|known| known.push(value));
+                if append {
+                    known.iter_mut().for_each(|known| known.push(value));
+                } else {
+                    known = Some(vec![value]);
+                }
                 return true;
             }
             let agrees = match &known {
@@ -94,7 +112,13 @@ fn agrees_with_itself(txn: &Txn) -> bool {
 
 /// Visits all orders of the versions of all keys in which every read saw a version. (Otherwise it saw
 /// what was not committed: G1a or G1b.)
-fn each_order(txns: &[&Txn], chosen: &mut Vec<Vec<usize>>, visit: &mut impl FnMut(&[Vec<usize>])) {
+fn each_order(
+    append: bool,
+    txns: &[&Txn],
+    chosen: &mut Vec<Vec<usize>>,
+    visit: &mut impl FnMut(&[Vec<usize>]),
+) {
+    let version = if append { list_version } else { register_version };
     let key = chosen.len();
     if key == KEYS {
         return visit(chosen);
@@ -110,7 +134,7 @@ fn each_order(txns: &[&Txn], chosen: &mut Vec<Vec<usize>>, visit: &mut impl FnMu
     });
     for order in orders {
         chosen.push(order);
-        each_order(txns, chosen, visit);
+        each_order(append, txns, chosen, visit);
         chosen.pop();
     }
 }
@@ -126,10 +150,10 @@ fn reads<'a>(txns: &'a [&Txn], key: usize) -> impl Iterator<Item = (usize, usize
     })
 }
 
-/// Which version a read saw, by how many writers made it before the reader's own appends.
-fn version(txns: &[&Txn], order: &[usize], reader: usize, number: usize) -> Option<usize> {
+/// Which version a read of a list saw, by how many writers made it before the reader's own appends.
+fn list_version(txns: &[&Txn], order: &[usize], reader: usize, number: usize) -> Option<usize> {
     let Mop { key, read, .. } = &txns[reader].mops[number];
-    let own = appended_before(txns[reader], number);
+    let own = written_before(txns[reader], number);
     // What others wrote before it is below its own appends, all of it.
     let others = order.iter().take_while(|&&writer| writer != reader);
     let mut elements: Vec<i64> = Vec::new();
@@ -145,8 +169,22 @@ fn version(txns: &[&Txn], order: &[usize], reader: usize, number: usize) -> Opti
     (elements == *read).then_some(place)
 }
 
-/// What a transaction appended, before a micro-operation, to the key of that.
-fn appended_before(txn: &Txn, number: usize) -> Vec<i64> {
+/// Which version a read of a register saw, by the place of its writer, from 1; it has to be the last
+/// that the writer wrote. What the reader wrote itself is a version of nobody.
+fn register_version(txns: &[&Txn], order: &[usize], reader: usize, number: usize) -> Option<usize> {
+    let Mop { key, read, .. } = &txns[reader].mops[number];
+    match read.last() {
+        Some(_) if !written_before(txns[reader], number).is_empty() => Some(0),
+        None => Some(0),
+        last => {
+            let wrote = |&writer: &usize| written(txns[writer], *key).last() == last.copied();
+            Some(order.iter().position(wrote)? + 1)
+        }
+    }
+}
+
+/// What a transaction wrote, before a micro-operation, to the key of that.
+fn written_before(txn: &Txn, number: usize) -> Vec<i64> {
     let key = txn.mops[number].key;
     txn.mops[..number].iter().filter(|mop| mop.key == key).filter_map(|mop| mop.write).collect()
 }
@@ -158,7 +196,8 @@ struct Graph<'a> {
 }
 
 impl<'a> Graph<'a> {
-    fn of(txns: &'a [&'a Txn], orders: &[Vec<usize>]) -> Self {
+    fn of(append: bool, txns: &'a [&'a Txn], orders: &[Vec<usize>]) -> Self {
+        let version = if append { list_version } else { register_version };
         let mut edges = Vec::new();
         for (key, order) in orders.iter().enumerate() {
             for pair in order.windows(2) {
@@ -169,7 +208,7 @@ impl<'a> Graph<'a> {
             }
             let of_others = |&(reader, mop): &(usize, usize)| {
                 let own: &Txn = txns[reader];
-                appended_before(own, mop).is_empty()
+                written_before(own, mop).is_empty()
             };
             for (reader, mop) in reads(txns, key).filter(of_others) {
                 let Some(place) = version(txns, order, reader, mop) else { continue };
@@ -218,6 +257,13 @@ impl<'a> Graph<'a> {
                 let place = |txn| orders[edge.key].iter().position(|&writer| writer == txn);
                 place(edge.from).is_some_and(|own| Some(own) > place(edge.to))
             }),
+            Forbids::Vanishing => rw.any(|missed| {
+                self.edges.iter().any(|seen| {
+                    let place = |txn| orders[missed.key].iter().position(|&writer| writer == txn);
+                    let wr = seen.kind == Kind::Wr && seen.to == missed.from;
+                    wr && seen.mop < missed.mop && place(seen.from) >= place(missed.to)
+                })
+            }),
             Forbids::Monotonic => rw.any(|edge| {
                 self.edges.iter().any(|seen| {
                     let source = edge.to == seen.from || flow[edge.to] >> seen.from & 1 == 1;
@@ -242,7 +288,7 @@ impl<'a> Graph<'a> {
 }
 
 /// Whether time, or a process, puts one transaction before another.
-fn is_before(txns: &[&Txn], from: usize, to: usize, order: OrderKind) -> bool {
+pub(super) fn is_before(txns: &[&Txn], from: usize, to: usize, order: OrderKind) -> bool {
     let (one, other) = (txns[from], txns[to]);
     let asked = match order {
         OrderKind::Data => false,
