@@ -8,7 +8,7 @@
 use std::cell::LazyCell;
 
 use super::certificate::{Because, Certificate, Found, Proof, Step};
-use super::facts::Facts;
+use super::facts::{Facts, Writers};
 use super::graph::{Rel, Stop};
 use super::interner::NONE;
 use super::isolation::{self, Isolation};
@@ -212,6 +212,18 @@ impl<'h, F: FnOnce() -> (Vec<u32>, Facts)> Subject<'_, 'h, F> {
                     to: self.txns.invoke(to),
                     because,
                 });
+            }
+        }
+        // What others saw of the order of writes.
+        for Writers { chain, loose } in &facts.keys {
+            let unseen =
+                chain.last().into_iter().flat_map(|&last| loose.iter().map(move |&l| (last, l)));
+            let pairs = chain.windows(2).map(|pair| (pair[0], pair[1])).chain(unseen);
+            for (from, to) in pairs.map(|(from, to)| (txn(from), txn(to))) {
+                if let Some(because) = (self.reason)(from, Rel::WW, to) {
+                    let (from, to) = (self.txns.invoke(from), self.txns.invoke(to));
+                    known.push(Step { from, to, because });
+                }
             }
         }
         let before = |a: usize, b: usize| {

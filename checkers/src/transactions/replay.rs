@@ -36,9 +36,11 @@ struct Small {
     after: u64,
 }
 
-/// Whether some order explains all reads; `None` if there are too many orders.
+/// Whether some order explains all reads; `None` if there are too many orders. Of each pair of
+/// invocations in `known`, the first one's transaction has to commit before the second one's starts.
 pub(crate) fn is_explained(
     txns: &[RawTxn<'_>],
+    known: &[(u32, u32)],
     workload: Workload,
     isolation: Isolation,
     order: OrderKind,
@@ -46,7 +48,14 @@ pub(crate) fn is_explained(
     if txns.is_empty() || txns.len() > TXNS_MAX {
         return txns.is_empty().then_some(true);
     }
-    let (small, keys) = reduce(txns, workload, order);
+    let (mut small, keys) = reduce(txns, workload, order);
+    for (small, txn) in small.iter_mut().zip(txns) {
+        for (other, before) in txns.iter().enumerate() {
+            if known.contains(&(before.invoke, txn.invoke)) {
+                small.after |= 1 << other;
+            }
+        }
+    }
     let start = (0u64, 0u64, vec![Vec::new(); keys]);
     let all = (1u64 << (txns.len() - 1) << 1).wrapping_sub(1);
     let mut seen: FxHashSet<(u64, u64, State)> = FxHashSet::default();

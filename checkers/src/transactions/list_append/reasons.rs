@@ -14,7 +14,7 @@ pub(crate) fn reason<'h>(
     (from, rel, to): (u32, Rel, u32),
 ) -> Option<Because<'h>> {
     if rel == Rel::WW {
-        return txns.mops(to).iter().filter(|mop| mop.is_write()).find_map(|mop| {
+        let next = txns.mops(to).iter().filter(|mop| mop.is_write()).find_map(|mop| {
             let key = mop.key();
             let below = match versions.place(mop.what) {
                 0 if versions.is_seen(mop.what) => None,
@@ -33,6 +33,7 @@ pub(crate) fn reason<'h>(
                 seen: versions.place(mop.what) > 0,
             })
         });
+        return next.or_else(|| later_write(txns, versions, from, to));
     }
     if rel == Rel::WR {
         return txns.mops(to).iter().filter(|mop| !mop.is_write()).find_map(|mop| {
@@ -65,6 +66,36 @@ pub(crate) fn reason<'h>(
             })?;
             let after = txns.value_text(after.what);
             Some(Because::Missed { key: txns.key_text(key), mop: at, after })
+        })
+    })
+}
+
+/// A write over a version that was not the last one before it.
+fn later_write<'h>(
+    txns: &Txns<'h>,
+    versions: &Versions,
+    from: u32,
+    to: u32,
+) -> Option<Because<'h>> {
+    let writes = |txn: u32| {
+        let by = move |mop: &&super::super::txns::Mop| {
+            mop.is_write() && txns.writer(mop.what) == Some(txn)
+        };
+        txns.mops(txn).iter().filter(by)
+    };
+    writes(from).filter(|mop| versions.place(mop.what) > 0).find_map(|before| {
+        let key = before.key();
+        let place = versions.place(before.what);
+        let after = writes(to).find(|mop| {
+            let later = versions.place(mop.what) > place || !versions.is_seen(mop.what);
+            mop.key() == key && later
+        })?;
+        Some(Because::Wrote {
+            key: txns.key_text(key),
+            before: txns.value_text(before.what),
+            after: txns.value_text(after.what),
+            reader: txns.invoke(versions.whole_reader(txns, key)),
+            seen: versions.place(after.what) > 0,
         })
     })
 }

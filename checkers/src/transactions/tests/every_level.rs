@@ -119,9 +119,9 @@ const EVERY: &[Level] = {
         of("causal-cerone", Sees(Causally), Decided, Between(SI, RC)),
         of("prefix", Sees(Prefixes), Decided, Between(SI, RC)),
         of("parallel-snapshot-isolation", Sees(Updates), UnlessUnseen, Between(SI, RC)),
-        of("snapshot-isolation", Ordered(Snapshot, Data), UnlessUnseen, Decided),
-        of("strong-session-snapshot-isolation", Ordered(Snapshot, Process), UnlessUnseen, Decided),
-        of("strong-snapshot-isolation", Ordered(Snapshot, RealTime), UnlessUnseen, Decided),
+        of("snapshot-isolation", Ordered(Snapshot, Data), Decided, Decided),
+        of("strong-session-snapshot-isolation", Ordered(Snapshot, Process), Decided, Decided),
+        of("strong-snapshot-isolation", Ordered(Snapshot, RealTime), Decided, Decided),
         of(
             "view-serializable",
             Ordered(Serial, Data),
