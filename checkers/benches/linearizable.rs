@@ -1,13 +1,17 @@
-//! How long it takes to decide linearizability. `cargo bench -p deposed-checkers --bench linearizable`
+//! How long it takes to decide linearizability, and how far reads lag.
+//! `cargo bench -p deposed-checkers --bench linearizable`
 
 mod histories;
+#[path = "histories/lagging.rs"]
+mod lagging;
 
 use std::hint::black_box;
 use std::time::{Duration, Instant};
 
 use criterion::{Criterion, criterion_group, criterion_main};
-use deposed_checkers::{Budget, Checker, Linearizable, ModelKind, Verdict};
+use deposed_checkers::{Budget, Checker, Linearizable, ModelKind, Staleness, Verdict};
 use histories::{Shape, registers};
+use lagging::lagging;
 
 /// No check may take longer.
 const TIME_MAX: Duration = Duration::from_secs(60);
@@ -67,5 +71,22 @@ fn unique_values(c: &mut Criterion) {
     }
 }
 
-criterion_group!(benches, few_values, unique_values);
+fn lagging_reads(c: &mut Criterion) {
+    let mut group =
+        c.benchmark_group("staleness, 27 keys, 5 clients each, reads that lag by seconds");
+    group.sample_size(10);
+    for calls in [60, 300] {
+        let history = lagging(27, calls, 42);
+        group.bench_function(format!("{calls} calls a key"), |b| {
+            b.iter(|| {
+                let analysis = Staleness::default().check(black_box(&history), &budget(2));
+                let bound_ns = analysis.details["bound_ns"].as_u64();
+                assert_eq!(analysis.verdict, Verdict::Valid, "{analysis:?}");
+                assert!(bound_ns > Some(1_000_000_000), "{analysis:?}");
+            });
+        });
+    }
+}
+
+criterion_group!(benches, few_values, unique_values, lagging_reads);
 criterion_main!(benches);
