@@ -419,8 +419,8 @@ impl Nemesis for Packets {
         let shape = self.shape.unwrap_or_else(|| Self::draw(rng));
         let links = self.links(cx, rng).await?;
         if links.is_empty() {
-            let nothing = "no link between nodes that can be reached is meant";
-            return Err(FaultError::Nothing(nothing.into()));
+            self.claims.reach(&node_names(cx))?;
+            return Err(FaultError::Nothing("no node claims to lead".into()));
         }
         let ends = links.iter().flat_map(|(from, to)| [from.clone(), to.clone()]);
         let nodes: Vec<String> = ends.collect::<BTreeSet<_>>().into_iter().collect();

@@ -380,9 +380,8 @@ impl Nemesis for PartitionNemesis {
         };
         let enough = |shape: &Shape| shape.impossible(nodes.len()).is_none();
         let Some(shape) = shape.filter(enough) else {
-            let few =
-                format!("only {} nodes can be reached: too few to be cut like that", nodes.len());
-            return Err(FaultError::Nothing(few));
+            self.claims.reach(&node_names(cx))?;
+            return Err(FaultError::Nothing("too few nodes to be cut like that".into()));
         };
         let leaders = match shape.needs_primaries() {
             true => primaries(cx).await?,
