@@ -38,7 +38,7 @@ fn a_lab_outlives_its_creator() {
     assert!(lab.status().is_empty());
     let said = succeeded(program(&["down", "--name", &lab.name]));
     assert!(said.contains(&lab.name) && said.contains("is up"), "{said}");
-    let error = failed(lab.exec(&["true"]), 3);
+    let error = failed(lab.exec(&["true"]), 64);
     assert!(error.contains(&lab.name) && error.contains("`lab up` makes one"), "{error}");
 }
 
@@ -75,7 +75,7 @@ fn labs_do_not_clash() {
         fs::read_to_string(format!("/run/deposed/labs/{}/known_hosts", lab.name)).unwrap()
     };
     assert_ne!(known(&one), known(&two));
-    let error = failed(program(&["up", "--name", &one.name]), 3);
+    let error = failed(program(&["up", "--name", &one.name]), 64);
     assert!(error.contains("already up"), "{error}");
     succeeded(program(&["down", "--name", &one.name]));
     assert_eq!(
@@ -117,7 +117,7 @@ fn the_inventory_suffices() {
 #[test]
 fn mistakes_are_named() {
     let lab = TestLab::up("mistakes", 1);
-    let error = failed(lab.ssh("n7", "true"), 3);
+    let error = failed(lab.ssh("n7", "true"), 64);
     assert!(error.contains("has no node \"n7\": it has n1"), "{error}");
     let error = failed(program(&["up", "--name", "../x"]), 64);
     assert!(error.contains("cannot be a lab's name"), "{error}");
