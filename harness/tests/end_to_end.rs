@@ -608,7 +608,8 @@ fn orphaned(bench: &Bench, name: &str, moments: &[u64]) -> Duration {
         let mut left = nodes.map(|node| ssh(node, LEFT));
         while left.iter().any(|left| !left.is_empty()) {
             // A machine that is busy with other things takes longer to heal, and to look.
-            assert!(killed.elapsed() < 3 * HEALED_WITHIN, "{name} at {moment} ms: {left:?}");
+            let logs = || nodes.map(|node| ssh(node, "tail -n 5 /var/log/deposed/etcd/etcd.log"));
+            assert!(killed.elapsed() < 3 * HEALED_WITHIN, "{moment} ms: {left:?}\n{:#?}", logs());
             std::thread::sleep(Duration::from_millis(200));
             left = nodes.map(|node| ssh(node, LEFT));
         }
