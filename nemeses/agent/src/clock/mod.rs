@@ -18,6 +18,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
+use nix::fcntl::{Flock, FlockArg};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
@@ -37,6 +38,9 @@ const LOOK_SHARE: u32 = 25;
 /// How long new processes may take to be patched, and a moving clock to be caught away from where
 /// it should be.
 const PROVE_WITHIN: Duration = Duration::from_secs(2);
+
+/// How long the holder may take to give back a thread of the store.
+const RELEASE_WITHIN: Duration = Duration::from_secs(2);
 
 /// How often a restored process may leave another one behind that must be restored too.
 const UNDO_ROUNDS: u32 = 10;
@@ -61,6 +65,20 @@ pub struct Moved {
 impl Moved {
     fn readings(&self) -> Readings {
         Readings::beside(&self.cell)
+    }
+
+    /// A file that whoever borrows threads of the store for the holder locks meanwhile, and that is there
+    /// until the holder is to end.
+    fn leave(&self) -> PathBuf {
+        self.cell.with_extension("leave")
+    }
+
+    /// The leave to borrow threads, as long as it is kept; `None` if the holder is about to end.
+    fn take_leave(&self) -> Option<Flock<File>> {
+        let path = self.leave();
+        let leave = Flock::lock(File::open(&path).ok()?, FlockArg::LockExclusive).ok()?;
+        // It may have been taken away while it was waited for.
+        path.exists().then_some(leave)
     }
 }
 
@@ -124,6 +142,7 @@ impl Primitive for Clock {
             fs::set_permissions(folder, permissions).map_err(failed(&making))?;
         }
         Cell::create(&undo.cell).map_err(failed(&making))?;
+        File::create(undo.leave()).map_err(failed(&making))?;
         let mut patched = BTreeSet::new();
         while follow(undo, &mut patched)? > 0 {}
         Ok(())
@@ -145,6 +164,22 @@ impl Primitive for Clock {
                 cell.set(self.motion.setting(number, base_ns)).map_err(failed(&setting))?;
             }
         })
+    }
+
+    /// Waits until the holder has no thread of the store borrowed, and lets it borrow none any more: one whose
+    /// borrower is killed goes on with registers that are not its own.
+    fn release(undo: &Moved) -> Result<()> {
+        let path = undo.leave();
+        let end = Instant::now() + RELEASE_WITHIN;
+        while let Ok(file) = File::open(&path) {
+            // Kept until the file is gone.
+            let leave = Flock::lock(file, FlockArg::LockExclusiveNonblock);
+            if leave.is_ok() || Instant::now() > end {
+                return fs::remove_file(&path).map_err(failed("take the leave of the holder"));
+            }
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        Ok(())
     }
 
     fn prove(&self, undo: &Moved) -> Result<Sight> {
@@ -265,7 +300,8 @@ fn follow(undo: &Moved, known: &mut BTreeSet<Member>) -> Result<usize> {
 fn watch(undo: &Moved) {
     let (mut known, readings) = (BTreeSet::new(), undo.readings());
     let mut due = Instant::now();
-    loop {
+    // Without leave it is about to be killed.
+    while let Some(leave) = undo.take_leave() {
         let looked = Instant::now();
         let _ = follow(undo, &mut known);
         let reader = known.first().map(|member| member.process.pid);
@@ -275,7 +311,11 @@ fn watch(undo: &Moved) {
                 readings.keep(reading.offset_ns, reading.error_ns);
             }
         }
+        drop(leave);
         std::thread::sleep(LOOK_EVERY.max(looked.elapsed() * LOOK_SHARE));
+    }
+    loop {
+        std::thread::park();
     }
 }
 
