@@ -79,7 +79,7 @@ async fn data_is_damaged_and_gone() {
     assert_ne!(read(1), "0");
     let seen = corrupt.heal(&cx, &choice, NAME).await.unwrap();
     assert_proven(&seen);
-    assert!(seen.summary.contains("n1: it gave up on that"), "{}", seen.summary);
+    assert!(seen.summary.contains("n1: it did not run on that"), "{}", seen.summary);
     assert_eq!(read(1), "0");
 
     let mut wipe = nemesis_with("wipe:n2", &cx, &agents).await;
