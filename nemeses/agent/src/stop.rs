@@ -8,6 +8,9 @@ use serde_json::json;
 
 use crate::{Home, Look, Primitive, Process, Result, Sight};
 
+/// How long a process that was told to go on may still be seen to stand.
+const AWAKE_WITHIN: Duration = Duration::from_secs(1);
+
 /// How long threads may take to stop, and how often that is looked at.
 const SETTLE_MAX: Duration = Duration::from_millis(500);
 const SETTLE_EVERY: Duration = Duration::from_millis(1);
@@ -81,9 +84,17 @@ impl Primitive for Stop {
     }
 
     fn prove_undone(undo: &Stopped) -> Result<Sight> {
-        let looks: Vec<_> =
-            undo.processes.iter().map(|process| (process, process.look())).collect();
-        let stopped = looks.iter().filter(|(_, look)| matches!(look, Look::Stopped { .. })).count();
+        let end = Instant::now() + AWAKE_WITHIN;
+        let (looks, stopped) = loop {
+            let looks: Vec<_> =
+                undo.processes.iter().map(|process| (process, process.look())).collect();
+            let still = looks.iter().filter(|(_, look)| matches!(look, Look::Stopped { .. }));
+            let stopped = still.count();
+            if stopped == 0 || Instant::now() > end {
+                break (looks, stopped);
+            }
+            std::thread::sleep(Duration::from_millis(5));
+        };
         Ok(Sight {
             holds: stopped == 0,
             summary: format!("{stopped} of {} in state T", looks.len()),
