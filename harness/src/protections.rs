@@ -44,8 +44,7 @@ fn judge(cell: &Protection, verdict: Verdict, reason: &str, analysis: &Analysis)
         sizes.and_then(Distribution::read)
     };
     let window = cell.window.as_deref().and_then(sizes);
-    // Faults that follow each other closely make single windows longer than any one of them does.
-    let middle_s = window.as_ref().map_or(0.0, |window| window.p50_ns as f64 / 1e9);
+    let longest_s = window.as_ref().map_or(0.0, |window| window.max_ns as f64 / 1e9);
     let window = window.map_or_else(String::new, |window| window.in_words());
     let violations = details["violations"].as_object();
     let otherwise: Vec<&String> = violations
@@ -63,10 +62,10 @@ fn judge(cell: &Protection, verdict: Verdict, reason: &str, analysis: &Analysis)
     let alone = cell.takeover && details["counts"]["epochs_served"].as_u64() < Some(2);
     let (outcome, told) = if let [name, ..] = otherwise[..] {
         (Outcome::Otherwise, format!("{} {name}", found(name)))
-    } else if let Some(most) = cell.window_under_s.filter(|most| middle_s > *most as f64) {
-        (Outcome::Otherwise, format!("mostly for longer than {most} s"))
-    } else if let Some(least) = cell.window_over_s.filter(|least| middle_s < *least as f64) {
-        (Outcome::Untested, format!("mostly for less than {least} s"))
+    } else if let Some(most) = cell.window_under_s.filter(|most| longest_s > *most as f64) {
+        (Outcome::Otherwise, format!("for longer than {most} s"))
+    } else if let Some(least) = cell.window_over_s.filter(|least| longest_s < *least as f64) {
+        (Outcome::Untested, format!("for less than {least} s"))
     } else if !broken.is_empty() {
         (Outcome::Broke, broken.join(", "))
     } else if verdict == Verdict::Invalid || analysis.verdict == Verdict::Invalid {

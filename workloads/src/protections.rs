@@ -20,6 +20,9 @@ pub struct Protection {
     pub fault: String,
     /// What follows `deposed run`, besides time, seed and where results go.
     pub run: String,
+    /// How long the run is at least, in seconds: some stores take long to get over a fault.
+    #[serde(default)]
+    pub seconds_min: u64,
     /// What has to come of it.
     pub expect: Expected,
     /// Anomalies, violations and exposures alike, of which one at least comes up where it breaks,
@@ -30,10 +33,9 @@ pub struct Protection {
     pub besides: Vec<String>,
     /// The measure or anomaly whose sizes tell how long the danger lasted.
     pub window: Option<String>,
-    /// How long the danger lasts at least where it breaks, in seconds, half of the times: a shorter one has shown
-    /// nothing.
+    /// How long the danger lasts at least where it breaks, in seconds: a shorter one has shown nothing.
     pub window_over_s: Option<u64>,
-    /// How long it lasts at most, in seconds, half of the times: a longer one is not what the mechanism is for.
+    /// How long it lasts at most, in seconds: a longer one is not what the mechanism is for.
     pub window_under_s: Option<u64>,
     /// Whether it tests nothing unless another leader takes over.
     #[serde(default = "yes")]

@@ -36,7 +36,7 @@ pub(super) struct Args {
     #[arg(long, value_name = "WORD")]
     only: Vec<String>,
 
-    /// How long each run is
+    /// How long each run is, unless its cell needs longer
     #[arg(long, value_name = "N", default_value_t = 30, value_parser = clap::value_parser!(u64).range(5..))]
     seconds: u64,
 
@@ -243,7 +243,8 @@ impl Measurement<'_> {
     async fn run(&self, seed: u64) -> Result<(u8, Option<PathBuf>), Failure> {
         let program = std::env::current_exe().map_err(Failure::infrastructure)?;
         let results = self.folder.join(&self.cell.name).join(seed.to_string());
-        let time = humantime::format_duration(Duration::from_secs(self.args.seconds)).to_string();
+        let seconds = self.args.seconds.max(self.cell.seconds_min);
+        let time = humantime::format_duration(Duration::from_secs(seconds)).to_string();
         let mut run = Command::new(program)
             .arg("run")
             .args(self.cell.run.split_whitespace())

@@ -108,7 +108,10 @@ impl Agent {
     fn undo(&self, name: &str) -> Result<Sight> {
         let journal = Journal::lock(&self.home)?;
         match find(&journal, name)? {
-            Some(record) => undo(&journal, &record),
+            Some(record) => {
+                record.undo.accept()?;
+                undo(&journal, &record)
+            }
             None => Ok(Sight {
                 holds: true,
                 summary: "it was not in force any more".into(),

@@ -59,6 +59,12 @@ pub trait Primitive: Serialize + DeserializeOwned {
     /// compared.
     fn prove(&self, undo: &Self::Undo) -> Result<Sight>;
 
+    /// Called before [`Primitive::undo`] where a controller asks for that, and so has seen what came of the fault;
+    /// not where the node undoes it by itself.
+    fn accept(_undo: &Self::Undo) -> Result<()> {
+        Ok(())
+    }
+
     /// Undoes it from the record alone: after the agent was killed, by another process, half-way
     /// applied or not at all, a second time. Touches nothing that is not ours.
     fn undo(undo: &Self::Undo) -> Result<()>;

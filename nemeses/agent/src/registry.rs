@@ -68,6 +68,11 @@ macro_rules! primitives {
                 match self { $(Self::$name(undo) => <$primitive as Primitive>::release(undo),)* }
             }
 
+            /// See [`Primitive::accept`].
+            pub(crate) fn accept(&self) -> Result<()> {
+                match self { $(Self::$name(undo) => <$primitive as Primitive>::accept(undo),)* }
+            }
+
             /// See [`Primitive::undo`].
             pub(crate) fn undo(&self) -> Result<()> {
                 match self { $(Self::$name(undo) => <$primitive as Primitive>::undo(undo),)* }

@@ -325,8 +325,60 @@ fn damage_stays_unless_the_store_gives_up_on_it() {
     start(&machine);
     node.undo();
     assert!(!whole(&machine).contains("other"), "what it does not look at");
-    let refusal = node.try_apply(damage(&machine, Harm::Flip { files: "none".into() }, 1));
-    assert!(refusal.unwrap_err().reason.contains("no file"));
+    for nothing in ["none", "zeroes"] {
+        machine.sh("truncate -s 1M data/store/zeroes");
+        let refusal = node.try_apply(damage(&machine, Harm::Flip { files: nothing.into() }, 1));
+        assert!(refusal.unwrap_err().reason.contains("no file"));
+    }
+}
+
+/// What was allocated ahead and is not in use yet is not damaged, for that would change nothing that is read; it is
+/// as long as it was when it is given back, even after the store tried to mend it.
+#[test]
+fn what_is_in_use_is_damaged() {
+    let machine = Machine::new();
+    let mut node = machine.agent();
+    machine.sh("mkdir data/store; truncate -s 40M data/store/file; chown 7:8 data/store/file");
+    machine.sh(
+        "printf right | dd of=data/store/file conv=notrunc status=none; cp data/store/file copy",
+    );
+    for seed in 0..3 {
+        for harm in [Harm::Flip { files: "*".into() }, Harm::Truncate { files: "*".into() }] {
+            node.apply(damage(&machine, harm, seed));
+            assert_ne!(machine.sh("head -c 5 data/store/file"), "right");
+            machine.sh("echo >runs; truncate -s 50M data/store/file");
+            node.undo();
+            let seen = machine.sh("cmp copy data/store/file && stat -c '%s %u %g' data/store/file");
+            assert_eq!(seen, format!("{} 7 8", 40 << 20));
+            assert_eq!(machine.sh("ls -A data/store; ls -A data | grep deposed"), "file");
+        }
+    }
+}
+
+/// Where no controller waits any more whether the store gets ready, it is given back what it had, though it may run
+/// for now; but not one that has written to the damaged file since, which would lose that.
+#[test]
+fn a_node_that_is_left_alone_gives_the_store_its_data_back() {
+    let machine = Machine::new();
+    machine.sh("mkdir data/store; echo other >data/store/other");
+    for (harm, meanwhile, left) in [
+        (Harm::Flip { files: "*".into() }, "true", "other"),
+        (Harm::Flip { files: "*".into() }, "echo mine >data/store/other", "mine"),
+        (Harm::Truncate { files: "*".into() }, "true", "other"),
+        (Harm::Truncate { files: "*".into() }, "printf mine >>data/store/other", "mine"),
+        (Harm::Wipe, "echo mine >data/store/other", "other"),
+    ] {
+        machine.sh("echo other >data/store/other");
+        let mut node = machine.agent();
+        node.apply(damage(&machine, harm.clone(), 0));
+        machine.sh(&format!("echo >runs; {meanwhile}"));
+        node.kill_agent();
+        node.end_lease();
+        until("it is undone", || node.is_clean());
+        let now = machine.sh("cat data/store/other; ls -A data | grep deposed");
+        assert!(now.ends_with(left), "{harm:?}, {meanwhile}: {now}");
+        assert_eq!(machine.sh("tail -n 1 log; [ -e runs ] && echo runs"), "started\nruns");
+    }
 }
 
 /// Data that is gone is gone, and a store that was not started without has it again; also if nobody but the

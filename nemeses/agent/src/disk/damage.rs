@@ -1,16 +1,17 @@
 //! The data of a store is damaged while it is down: a bit is flipped, a file is cut short, or all of it is
 //! gone.
 //!
-//! Whoever heals starts the store on what is there first, for that is the fault, and waits whether it gets ready.
-//! One that runs when the damage is undone is left with it. One that does not, because it gave up or because nobody
-//! is there any more who would wait (a wiped member may fall over its peers long after its start), is given back what
-//! it had: the bit, the end of the file, the folder, which were put aside. They lie beside the folder of its data until
-//! then.
+//! A controller that heals starts the store on what is there first, for that is the fault, and waits whether it
+//! gets ready. One that runs when it then asks for the undo is left with what it has. One that does not gave up, and is
+//! given back what it had: the file or the folder that was put aside, beside the folder of its data. So is one of which
+//! no controller waited whether it gets ready (a wiped member may fall over its peers long after its start), unless it
+//! runs and has written to the damaged file since: then it made it its own.
 
 use std::fs::{self, File, Permissions};
-use std::io::{self, Write};
+use std::io::{self, Read, Write};
 use std::os::unix::fs::{FileExt, MetadataExt, PermissionsExt, chown};
 use std::path::{Path, PathBuf};
+use std::time::SystemTime;
 
 use serde::{Deserialize, Serialize};
 use serde_json::json;
@@ -18,8 +19,11 @@ use serde_json::json;
 use crate::tool::run_script;
 use crate::{Failure, Home, Primitive, Result, Sight};
 
-/// The most that is cut off, in bytes.
+/// The most that is cut off of what a file holds, in bytes.
 const CUT_MAX: u64 = 64 << 10;
+
+/// How much of a file is looked at at a time, in bytes.
+const BLOCK: u64 = 64 << 10;
 
 /// The most files that are looked at.
 const FILES_MAX: usize = 100_000;
@@ -69,16 +73,33 @@ pub struct Damaged {
     runs: String,
 }
 
-/// What was changed, written down before.
+/// What was changed, written down before. What was there lies beside this note.
+///
+/// As a disk that forgets, damage leaves the time at which a file was last written as it is: one that
+/// differs says that the store has written since.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 enum Change {
     /// A byte of a file.
-    Byte { file: PathBuf, offset: u64, was: u8, is: u8 },
-    /// The length of a file. What was cut off lies in a file beside this note.
-    Length { file: PathBuf, was: u64, is: u64 },
-    /// Everything; it lies beside this note.
+    Byte { file: PathBuf, written: SystemTime, offset: u64, was: u8, is: u8 },
+    /// The length of a file.
+    Length { file: PathBuf, written: SystemTime, was: u64, is: u64 },
+    /// Everything.
     Everything { files: usize },
+}
+
+impl Change {
+    /// Whether a file has been written to since it was damaged.
+    fn was_written_over(&self) -> bool {
+        match self {
+            Self::Byte { file, written, .. } | Self::Length { file, written, .. } => {
+                fs::metadata(file)
+                    .and_then(|found| found.modified())
+                    .is_ok_and(|now| now != *written)
+            }
+            Self::Everything { .. } => false,
+        }
+    }
 }
 
 /// A generator of numbers (splitmix64), good enough to choose.
@@ -144,13 +165,42 @@ fn length(file: &Path) -> io::Result<u64> {
     Ok(fs::metadata(file)?.len())
 }
 
+/// How much of a file is in use: stores allocate logs ahead, of which what follows is nothing but zeroes
+/// that nobody reads.
+fn used(file: &File) -> io::Result<u64> {
+    let mut end = file.metadata()?.len();
+    let mut block = vec![0; BLOCK as usize];
+    while end > 0 {
+        let start = (end - 1) / BLOCK * BLOCK;
+        let block = &mut block[..(end - start) as usize];
+        file.read_exact_at(block, start)?;
+        if let Some(last) = block.iter().rposition(|&byte| byte != 0) {
+            return Ok(start + last as u64 + 1);
+        }
+        end = start;
+    }
+    Ok(0)
+}
+
+/// Copies what a file has in use, and is as long, with its owner and rights; synced.
+fn copy(from: &File, to: &Path) -> io::Result<()> {
+    let found = from.metadata()?;
+    let mut copy = File::create(to)?;
+    io::copy(&mut from.take(used(from)?), &mut copy)?;
+    copy.set_len(found.len())?;
+    chown(to, Some(found.uid()), Some(found.gid()))?;
+    copy.set_permissions(found.permissions())?;
+    copy.set_modified(found.modified()?)?;
+    copy.sync_all()
+}
+
 impl Damaged {
     fn note(&self) -> PathBuf {
         self.aside.join("change.json")
     }
 
-    fn cut_off(&self) -> PathBuf {
-        self.aside.join("end")
+    fn old_file(&self) -> PathBuf {
+        self.aside.join("file")
     }
 
     fn old_data(&self) -> PathBuf {
@@ -191,28 +241,30 @@ impl Damaged {
         let mut files = files_below(&self.data)?;
         files.retain(|file| {
             fits(pattern.as_bytes(), file.as_os_str().as_encoded_bytes())
-                && length(&self.data.join(file)).is_ok_and(|length| length > 0)
+                && File::open(self.data.join(file))
+                    .and_then(|file| used(&file))
+                    .is_ok_and(|n| n > 0)
         });
         if files.is_empty() {
-            return Err(io::Error::other(format!("no file that is not empty fits `{pattern}`")));
+            let reason = format!("no file that fits `{pattern}` has anything but zeroes in it");
+            return Err(io::Error::other(reason));
         }
         let file = self.data.join(&files[dice.below(files.len() as u64) as usize]);
-        let was = length(&file)?;
         let open = File::options().read(true).write(true).open(&file)?;
+        copy(&open, &self.old_file())?;
+        let (used, written) = (used(&open)?, open.metadata()?.modified()?);
         if let Harm::Flip { .. } = harm {
-            let offset = dice.below(was);
-            let byte = byte_at(&file, offset)?;
-            let is = byte ^ (1 << dice.below(8));
-            self.put_down(&Change::Byte { file, offset, was: byte, is })?;
+            let offset = dice.below(used);
+            let was = byte_at(&file, offset)?;
+            let is = was ^ (1 << dice.below(8));
+            self.put_down(&Change::Byte { file, written, offset, was, is })?;
             open.write_all_at(&[is], offset)?;
         } else {
-            let is = was - 1 - dice.below(was.min(CUT_MAX));
-            let mut end = vec![0; (was - is) as usize];
-            open.read_exact_at(&mut end, is)?;
-            write_synced(&self.cut_off(), &end)?;
-            self.put_down(&Change::Length { file, was, is })?;
+            let (was, is) = (length(&file)?, used - 1 - dice.below(used.min(CUT_MAX)));
+            self.put_down(&Change::Length { file, written, was, is })?;
             open.set_len(is)?;
         }
+        open.set_modified(written)?;
         open.sync_all()
     }
 
@@ -225,25 +277,20 @@ impl Damaged {
         fs::set_permissions(&self.data, Permissions::from_mode(found.mode() & 0o7777))
     }
 
-    /// Puts back what was changed, as far as nobody has changed it since.
+    /// Puts back what was changed. Can be gone on with from anywhere.
     fn put_back(&self) -> io::Result<()> {
         match self.change() {
-            Some(Change::Byte { file, offset, was, is })
-                if byte_at(&file, offset).is_ok_and(|byte| byte == is) =>
+            Some(Change::Byte { file, .. } | Change::Length { file, .. })
+                if self.old_file().exists() =>
             {
-                let file = File::options().write(true).open(file)?;
-                file.write_all_at(&[was], offset)?;
-                file.sync_all()?;
+                // Beside it, where it can be put in place at once; the other one may be on another disk.
+                let mut beside = file.clone().into_os_string();
+                beside.push(".deposed-old");
+                copy(&File::open(self.old_file())?, beside.as_ref())?;
+                fs::rename(beside, &file)?;
+                file.parent().map_or(Ok(()), |folder| File::open(folder)?.sync_all())?;
             }
-            Some(Change::Length { file, is, .. })
-                if length(&file).is_ok_and(|length| length == is) =>
-            {
-                let end = fs::read(self.cut_off())?;
-                let file = File::options().write(true).open(file)?;
-                file.write_all_at(&end, is)?;
-                file.sync_all()?;
-            }
-            // In two steps, each whole, so that it can be gone on with from anywhere.
+            // In two steps, each whole.
             Some(Change::Everything { .. }) if self.old_data().exists() => {
                 let new = self.aside.join("new");
                 if self.data.exists() {
@@ -294,11 +341,11 @@ impl Primitive for Damage {
         let change = undo.change();
         let (holds, summary) = match &change {
             None => (false, "nothing was changed".to_owned()),
-            Some(Change::Byte { file, offset, was, is }) => (
+            Some(Change::Byte { file, offset, was, is, .. }) => (
                 byte_at(file, *offset).is_ok_and(|byte| byte == *is),
                 format!("byte {offset} of {} is {is:#04x} and was {was:#04x}", file.display()),
             ),
-            Some(Change::Length { file, was, is }) => (
+            Some(Change::Length { file, was, is, .. }) => (
                 length(file).is_ok_and(|length| length == *is),
                 format!("{} has {is} bytes and had {was}", file.display()),
             ),
@@ -310,9 +357,18 @@ impl Primitive for Damage {
         Ok(Sight { holds, summary, figures: json!({ "change": change }) })
     }
 
+    /// A store that runs got ready, or the controller would have stopped it.
+    fn accept(undo: &Damaged) -> Result<()> {
+        match undo.aside.exists() && undo.runs() {
+            true => fs::remove_dir_all(&undo.aside).map_err(undo.failed("forget what was in")),
+            false => Ok(()),
+        }
+    }
+
     fn undo(undo: &Damaged) -> Result<()> {
         if undo.aside.exists() {
-            if !undo.runs() {
+            let its_own = undo.change().is_some_and(|change| change.was_written_over());
+            if !(its_own && undo.runs()) {
                 run_script(&undo.stop)?;
                 undo.put_back().map_err(undo.failed("put back what was in"))?;
                 let _ = fs::write(undo.given_back(), "");
