@@ -146,6 +146,7 @@ async fn cut(lab: &Lab, probe: &Probe, cuts: u64) -> Took {
     let lane = parse("partition:halves", &names).unwrap().remove(0);
     let mut nemesis = lane.nemesis(&names, &Claims::default(), &Agents::default()).unwrap();
     nemesis.prepare(&cx).await.unwrap();
+    nemesis.baseline(&cx).await.unwrap();
     let folder = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
     let journal = Journal::open(&folder.path().join(Journal::NAME)).unwrap();
     let mut rng = ChaCha8Rng::seed_from_u64(1);

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use deposed_checkers::Verdict;
-use deposed_core::{Client, ClientError, ClientFactory, FaultContext, Node, System};
+use deposed_core::{Client, ClientError, ClientFactory, FaultContext, Lane, Node, System};
 use deposed_history::Header;
 use deposed_nemeses::{
     Injection, Injections, Journal, LaneOptions, LaneSpec, heal_all, heal_run, lanes,
@@ -144,6 +144,7 @@ async fn on_claimed(
     for healed in heal_all(&cluster, &[]).await.into_values() {
         healed.map_err(|error| infrastructure(&error))?;
     }
+    let lanes = unless_interrupted(interrupt, prepare_lanes(&resolved, &rig)).await??;
     let set_up = unless_interrupted(interrupt, rig.setup(|line| progress.warn(line))).await;
     let ready = match set_up {
         Ok(Ok(())) => Ok(()),
@@ -160,7 +161,7 @@ async fn on_claimed(
     folder.write_json("plan.json", &resolved.plan).map_err(|error| infrastructure(&error))?;
     progress.done(Step::Setup, set_up_detail(&resolved.plan), began.elapsed());
 
-    let ran = perform(&resolved, &rig, progress, interrupt).await;
+    let ran = perform(&resolved, &rig, lanes, progress, interrupt).await;
     // The nodes are another's now, and what it did to them would be taken for the store's own fault.
     let lost = rig::lost(&cluster, &resolved.plan.id).await;
     if let Some((node, by)) = lost.first_key_value() {
@@ -220,17 +221,11 @@ async fn on_claimed(
     }
 }
 
-/// Starts lanes and clients, and records until the run is over.
-async fn perform(
-    resolved: &Resolved,
-    rig: &Rig,
-    progress: &Progress,
-    interrupt: &Interrupt,
-) -> Result<Outcome, Ending> {
-    let Resolved { settings, plan, workload, folder, system, .. } = resolved;
+/// Has every fault look at the nodes, before the system is touched: one that cannot work there is refused.
+async fn prepare_lanes(resolved: &Resolved, rig: &Rig) -> Result<Vec<Box<dyn Lane>>, Ending> {
+    let Resolved { settings, folder, system, .. } = resolved;
     let infrastructure =
         |error: &dyn std::fmt::Display| Ending::Infrastructure { reason: error.to_string() };
-    let nodes: Vec<_> = rig.cluster.nodes().cloned().collect();
     let journal =
         Journal::open(&folder.file(Journal::NAME)).map_err(|error| infrastructure(&error))?;
     let options = LaneOptions {
@@ -242,17 +237,33 @@ async fn perform(
             .map_err(|error| infrastructure(&error))?,
         repeat: resolved.repeat.clone(),
     };
+    let own = resolved.nodes.iter().filter(|node| node.clock == ClockOwner::Own);
+    let own_clocks = own.map(|spec| spec.node.name.to_string()).collect();
+    let cx = FaultContext { cluster: rig.cluster.clone(), system: Arc::clone(system), own_clocks };
+    lanes(&resolved.lanes, &cx, &options).await.map_err(|error| infrastructure(&error))
+}
+
+/// Starts lanes and clients, and records until the run is over.
+async fn perform(
+    resolved: &Resolved,
+    rig: &Rig,
+    mut lanes: Vec<Box<dyn Lane>>,
+    progress: &Progress,
+    interrupt: &Interrupt,
+) -> Result<Outcome, Ending> {
+    let Resolved { settings, plan, workload, folder, system, .. } = resolved;
+    let infrastructure =
+        |error: &dyn std::fmt::Display| Ending::Infrastructure { reason: error.to_string() };
+    let nodes: Vec<_> = rig.cluster.nodes().cloned().collect();
     let clients: Arc<dyn ClientFactory> = if settings.clients_on_nodes {
         let made = system.clients_on_nodes(&rig.cluster).await;
         Arc::from(made.map_err(|error| infrastructure(&error))?)
     } else {
         Arc::new(Clients(Arc::clone(system)))
     };
-    let own = resolved.nodes.iter().filter(|node| node.clock == ClockOwner::Own);
-    let own_clocks = own.map(|spec| spec.node.name.to_string()).collect();
-    let cx = FaultContext { cluster: rig.cluster.clone(), system: Arc::clone(system), own_clocks };
-    let lanes =
-        lanes(&resolved.lanes, &cx, &options).await.map_err(|error| infrastructure(&error))?;
+    for lane in &mut lanes {
+        lane.baseline().await.map_err(|error| infrastructure(&error))?;
+    }
     let workload_options = settings.workload_options(nodes.len());
     let generators = workload.generators(&workload_options);
     let spec = RunSpec {

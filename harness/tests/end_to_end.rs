@@ -308,7 +308,8 @@ fn held_nodes_recover_without_their_controller() {
     lab.run("run etcd --time 5s --faults kill").ends_with(0);
 }
 
-/// Machines that nobody holds from outside are not frozen, nor switched off.
+/// Machines that nobody holds from outside are not frozen, nor switched off: that is refused before anything of
+/// theirs is touched.
 #[test]
 fn nodes_without_a_warden_keep_their_power() {
     let bench = Bench::new();
@@ -324,6 +325,7 @@ fn nodes_without_a_warden_keep_their_power() {
         let refusal = format!("{fault}: n1 could not undo this by itself");
         lab.run(&format!("{run} {fault}")).ends_with(3).says(&[&refusal]);
     }
+    lab.on("n1", "test ! -e /var/lib/deposed/etcd").ends_with(0);
 }
 
 /// Each of these was proven in the latest run, and nothing is left of it.

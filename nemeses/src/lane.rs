@@ -46,9 +46,9 @@ pub struct LaneOptions {
     pub repeat: Option<Vec<Injection>>,
 }
 
-/// Makes the lanes of a run and lets every fault look at the nodes. Call it before the run, then
-/// [`drive`](Lane::drive) each. What an earlier run may have left on the nodes has been undone
-/// before the store was set up: see [`heal_all`](crate::heal_all).
+/// Makes the lanes of a run and lets every fault look at the nodes. Call it before the store is set up,
+/// when what an earlier run may have left on the nodes has been undone (see [`heal_all`](crate::heal_all));
+/// when the store serves take the [`baseline`](Lane::baseline) of each, then [`drive`](Lane::drive) them.
 ///
 /// # Errors
 /// If a node cannot be reached, or a fault cannot work on this cluster or system
@@ -334,6 +334,10 @@ impl FaultLane {
 impl Lane for FaultLane {
     fn name(&self) -> String {
         self.text.clone()
+    }
+
+    async fn baseline(&mut self) -> Result<(), FaultError> {
+        self.nemesis.baseline(&self.cx).await
     }
 
     async fn drive(

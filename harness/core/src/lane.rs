@@ -18,6 +18,11 @@ pub trait Lane: Send {
     /// Its name in events and reports: `partition`, `kill+pause`.
     fn name(&self) -> String;
 
+    /// Looks at the nodes when the system serves and before any lane is driven.
+    async fn baseline(&mut self) -> Result<(), FaultError> {
+        Ok(())
+    }
+
     /// Injects and heals until `stop` is set or there is nothing left to do. Whatever is in force
     /// then is healed before this returns, whether or not events can still be recorded.
     async fn drive(self: Box<Self>, events: EventSender, stop: Stop) -> Result<(), FaultError>;

@@ -80,9 +80,15 @@ pub trait Nemesis: Send {
     /// Its name: `partition`, `kill`, `pause`.
     fn fault(&self) -> &str;
 
-    /// Looks once, before the run, at what it will need on the nodes, and refuses with
+    /// Looks once, before the system is set up, at what it will need on the nodes, and refuses with
     /// [`FaultError::Unsupported`] where it cannot work.
     async fn prepare(&mut self, _cx: &FaultContext) -> Result<(), FaultError> {
+        Ok(())
+    }
+
+    /// Looks once, when the system serves and before any fault is in force, at what its evidence will
+    /// be compared with.
+    async fn baseline(&mut self, _cx: &FaultContext) -> Result<(), FaultError> {
         Ok(())
     }
 

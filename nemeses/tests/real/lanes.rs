@@ -87,7 +87,8 @@ impl Run {
         let specs = parse(faults, &names).unwrap();
         let (stop_sender, stop) = Stop::channel();
         let mut running = tokio::task::JoinSet::new();
-        for lane in lanes(&specs, cx, &options).await.unwrap() {
+        for mut lane in lanes(&specs, cx, &options).await.unwrap() {
+            lane.baseline().await.unwrap();
             running.spawn(lane.drive(self.sink(), stop.clone()));
         }
         for tenth in 0..10 {

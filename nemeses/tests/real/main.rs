@@ -31,6 +31,7 @@ async fn nemesis_with(fault: &str, cx: &FaultContext, agents: &Agents) -> Box<dy
     let specs = deposed_nemeses::parse(fault, &nodes).unwrap();
     let mut nemesis = specs[0].nemesis(&nodes, &Claims::default(), agents).unwrap();
     nemesis.prepare(cx).await.unwrap();
+    nemesis.baseline(cx).await.unwrap();
     nemesis
 }
 

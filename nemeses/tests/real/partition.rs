@@ -291,6 +291,7 @@ async fn links_are_cut_by_one_fault_at_a_time() {
     for spec in &specs {
         let mut nemesis = spec.nemesis(&net.names(), &claims, &agents).unwrap();
         nemesis.prepare(&cx).await.unwrap();
+        nemesis.baseline(&cx).await.unwrap();
         nemeses.push(nemesis);
     }
     let (choice, seen) = hurt(&mut *nemeses[0], &cx, NAME).await;
