@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 use deposed_history::{History, Outcome, ValueRef};
 use serde_json::json;
 
+use super::planted::{Bug, planted};
 use crate::{Analysis, Anomaly, Budget, Checker, Undecided};
 
 /// Anomalies of one name that are shown; all are counted.
@@ -46,22 +47,26 @@ impl Checker for Bank {
         let (mut expected, mut reads, mut wrong) = (None, 0u64, 0u64);
         let mut anomalies: Vec<Anomaly> = Vec::new();
         for call in history.calls() {
-            let (Outcome::Ok, Some(complete)) = (call.outcome, call.complete) else { continue };
-            if history.op(call.invoke).f() != "read" {
+            let acknowledged = call.outcome == Outcome::Ok || planted(Bug::UnfinishedReadsJudged);
+            let Some(complete) = call.complete.filter(|_| acknowledged) else { continue };
+            if history.op(call.invoke).f() != "read" && !planted(Bug::TransfersJudged) {
                 continue;
             }
             reads += 1;
             let value = history.op(complete).value();
             let found = match &expected {
-                Some(expected) => self.wrong(value, expected),
-                None => {
+                Some(expected) if !planted(Bug::TotalForgotten) => self.wrong(value, expected),
+                _ => {
+                    let given = self.total.filter(|_| !planted(Bug::GivenTotalIgnored));
                     let first = Expected {
-                        total: self.total.map_or_else(|| sum(value), i128::from),
+                        total: given.map_or_else(|| sum(value), i128::from),
                         accounts: accounts(value),
                         first: call.invoke,
                     };
                     let found = self.wrong(value, &first);
-                    if !matches!(found, Some(Wrong::NotBalances(_) | Wrong::NilBalance(_))) {
+                    let broken =
+                        matches!(found, Some(Wrong::NotBalances(_) | Wrong::NilBalance(_)));
+                    if !broken || planted(Bug::BrokenReadTrusted) {
                         expected = Some(first);
                     }
                     found
@@ -103,32 +108,39 @@ fn accounts(value: ValueRef<'_>) -> BTreeSet<String> {
 }
 
 fn account(key: ValueRef<'_>) -> String {
+    if planted(Bug::AccountsByKind) {
+        return format!("{key:?}");
+    }
     key.as_str().map_or_else(|| key.to_string(), str::to_owned)
 }
 
 impl Bank {
     fn wrong<'h>(&self, value: ValueRef<'h>, expected: &Expected) -> Option<Wrong<'h>> {
-        let Some(map) = value.as_map() else { return Some(Wrong::NotBalances(value)) };
+        let Some(map) = value.as_map() else {
+            return Some(Wrong::NotBalances(value)).filter(|_| !planted(Bug::BalancesOfAnyKind));
+        };
         if let Some((key, _)) =
             map.iter().find(|(key, _)| !expected.accounts.contains(&account(*key)))
+            && !planted(Bug::NewAccountsIgnored)
         {
             return Some(Wrong::UnexpectedKey(key));
         }
         if let Some((key, balance)) = map.iter().find(|(_, balance)| balance.as_int().is_none()) {
-            return Some(if balance.is_nil() {
-                Wrong::NilBalance(key)
+            return if balance.is_nil() {
+                Some(Wrong::NilBalance(key)).filter(|_| !planted(Bug::NilBalancesIgnored))
             } else {
-                Wrong::NotBalances(value)
-            });
+                Some(Wrong::NotBalances(value)).filter(|_| !planted(Bug::BalancesOfAnyKind))
+            };
         }
         let total = sum(value);
-        if total != expected.total {
+        if total != expected.total && !planted(Bug::TotalsIgnored) {
             return Some(Wrong::Total(total));
         }
         let negative =
             |&(_, balance): &(ValueRef<'h>, ValueRef<'h>)| balance.as_int().is_some_and(|n| n < 0);
+        let allowed = self.negative_balances && !planted(Bug::DebtsForbidden);
         match map.iter().find(negative) {
-            Some((key, balance)) if !self.negative_balances => {
+            Some((key, balance)) if !allowed && !planted(Bug::DebtsIgnored) => {
                 Some(Wrong::Negative(key, balance.as_int().unwrap_or_default()))
             }
             _ => None,

@@ -11,6 +11,7 @@ use deposed_history::{History, Outcome, ValueRef};
 use rustc_hash::FxHashMap;
 use serde_json::json;
 
+use super::planted::{Bug, planted};
 use crate::{Analysis, Anomaly, Budget, Checker, Undecided};
 
 /// Forks that are shown; one a neighbouring pair of reads is counted.
@@ -47,12 +48,18 @@ impl Checker for LongFork {
         let Collected { mut groups, reads, writers, mut undecided } = collect(history);
         let (mut forks, mut anomalies) = (0u64, Vec::new());
         for (keys, reads) in groups.values_mut() {
-            reads.sort_by_key(|read| read.saw.iter().filter(|saw| **saw).count());
+            if !planted(Bug::ForkUnsorted) {
+                reads.sort_by_key(|read| read.saw.iter().filter(|saw| **saw).count());
+            }
             for pair in reads.windows(2) {
                 let missed =
                     |a: &Read, b: &Read| (0..keys.len()).find(|&at| a.saw[at] && !b.saw[at]);
-                let (Some(x), Some(y)) = (missed(&pair[0], &pair[1]), missed(&pair[1], &pair[0]))
-                else {
+                let found = (missed(&pair[0], &pair[1]), missed(&pair[1], &pair[0]));
+                let found = match found {
+                    (None, y) if planted(Bug::ForkOneSided) => (y, y),
+                    found => found,
+                };
+                let (Some(x), Some(y)) = found else {
                     continue;
                 };
                 forks += 1;
@@ -93,16 +100,18 @@ fn collect(history: &History) -> Collected<'_> {
         let Some(mops) = value.as_list().filter(|mops| !mops.is_empty()) else { continue };
         let is = |mop: ValueRef<'_>, f| mop.as_list().and_then(|p| p.get(0)?.as_str()) == Some(f);
         if mops.iter().all(|mop| is(mop, "r")) {
-            if call.outcome == Outcome::Ok {
+            if call.outcome == Outcome::Ok || planted(Bug::UnfinishedReadsJudged) {
                 collected.reads += 1;
                 add_read(&mut collected.groups, call.invoke, mops.iter());
             }
         } else if mops.len() == 1 && mops.iter().all(|mop| is(mop, "w")) {
             let key = mops.get(0).and_then(|mop| mop.as_list()?.get(1)).unwrap_or(ValueRef::Nil);
-            if call.outcome == Outcome::Fail {
+            if call.outcome == Outcome::Fail && !planted(Bug::ForkFailedWrites) {
                 continue;
             }
-            if let Some(before) = collected.writers.insert(key, call.invoke) {
+            if let Some(before) = collected.writers.insert(key, call.invoke)
+                && !planted(Bug::ForkTwiceIgnored)
+            {
                 collected.undecided.push(whole(
                     history,
                     format!(
@@ -112,7 +121,7 @@ fn collect(history: &History) -> Collected<'_> {
                     ),
                 ));
             }
-        } else {
+        } else if !planted(Bug::ForkOddIgnored) {
             let index = history.op(call.invoke).index();
             let reason = format!("op {index} neither writes one key nor reads a group: {value}");
             collected.undecided.push(whole(history, reason));
@@ -130,7 +139,9 @@ fn add_read<'h>(groups: &mut Groups<'h>, invoke: u32, mops: impl Iterator<Item =
             Some((key.to_string(), key, !value.is_nil()))
         })
         .collect();
-    pairs.sort_by(|a, b| a.0.cmp(&b.0));
+    if !planted(Bug::ForkInOrderOfKeys) {
+        pairs.sort_by(|a, b| a.0.cmp(&b.0));
+    }
     pairs.dedup_by(|a, b| a.0 == b.0);
     let names = pairs.iter().map(|pair| pair.0.clone()).collect();
     let keys = || pairs.iter().map(|pair| pair.1).collect();

@@ -84,6 +84,44 @@ pub(crate) enum Bug {
     DisagreementIgnored,
     /// Nothing follows from a stronger level.
     StrongerIgnored,
+    /// Cycles of writes alone are let pass.
+    WriteCyclesIgnored,
+    /// Bank: what is no map of balances is let pass.
+    BalancesOfAnyKind,
+    /// Bank: accounts that were not there before are let pass.
+    NewAccountsIgnored,
+    /// Bank: accounts without a balance are let pass.
+    NilBalancesIgnored,
+    /// Bank: totals are not compared.
+    TotalsIgnored,
+    /// Bank: balances may be negative.
+    DebtsIgnored,
+    /// Bank: balances may not be negative, whatever was said.
+    DebtsForbidden,
+    /// Bank: each read is compared with itself.
+    TotalForgotten,
+    /// Bank: the total that was given is not looked at.
+    GivenTotalIgnored,
+    /// Bank: a read that is wrong in itself says what the others have to be.
+    BrokenReadTrusted,
+    /// Bank: accounts of the same name are others if they are written otherwise.
+    AccountsByKind,
+    /// Bank: all calls are taken for reads of the balances.
+    TransfersJudged,
+    /// Bank, long fork: what nobody acknowledged is taken for read.
+    UnfinishedReadsJudged,
+    /// Long fork: of two reads, one that saw less is enough.
+    ForkOneSided,
+    /// Long fork: reads are compared in the order they came in.
+    ForkUnsorted,
+    /// Long fork: reads of the same keys in another order are reads of others.
+    ForkInOrderOfKeys,
+    /// Long fork: keys written twice are let pass.
+    ForkTwiceIgnored,
+    /// Long fork: a write that failed is one.
+    ForkFailedWrites,
+    /// Long fork: what neither writes nor reads is let pass.
+    ForkOddIgnored,
 }
 
 /// Whether a rule is broken in this thread.

@@ -325,6 +325,7 @@ fn agree(append: bool) {
     for ((level, counts), [valid, unknown, invalid]) in EVERY.iter().zip(&counts).zip(verdicts) {
         let said = format!("{}: {valid} valid, {unknown} open, {invalid} invalid", level.name);
         assert!(counts.iter().all(|&count| count > judged / 100), "{said}, in truth {counts:?}");
+        println!("{said}");
         assert!(valid > judged / 50, "{said}");
         let claim = if append { level.lists } else { level.registers };
         match claim {

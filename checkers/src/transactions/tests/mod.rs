@@ -2,10 +2,12 @@
 //! random ones, with every rule broken on purpose.
 
 mod anomalies;
+mod bank;
 mod budgets;
 mod chains;
 mod every_level;
 mod exhaustive;
+mod forks;
 mod lies;
 mod oracle;
 mod phenomena;
@@ -192,6 +194,9 @@ fn bugs_planted_in_single_levels_are_found() {
         (GarbageIgnored, true, "read-uncommitted"),
         (GarbageIgnored, false, "read-uncommitted"),
         (TailForgotten, true, "strong-read-uncommitted"),
+        (WriteCyclesIgnored, true, "read-uncommitted"),
+        (WriteCyclesIgnored, true, "strong-session-read-uncommitted"),
+        (WriteCyclesIgnored, true, "strong-read-uncommitted"),
     ];
     let mut missed = Vec::new();
     for append in [true, false] {
