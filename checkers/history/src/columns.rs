@@ -2,18 +2,23 @@
 //! can be told from the position, takes no room.
 
 use crate::arena::{Cell, Moved};
+use crate::few::Few;
+use crate::near::Near;
 use crate::strings::Symbol;
 use crate::{OpType, Process};
 
 /// How many events a history can hold: positions are 32 bits.
 pub(crate) const EVENTS_MAX: usize = u32::MAX as usize;
 
-/// The greatest number of a client; those above stand for the other processes.
+/// The greatest number of a client.
 pub(crate) const CLIENT_MAX: u32 = u32::MAX - 2;
 
-const LOG: u32 = u32::MAX - 1;
+/// Processes as numbers: clients come after the others.
+const NEMESIS: u64 = 0;
 
-const NEMESIS: u32 = u32::MAX;
+const LOG: u64 = 1;
+
+const CLIENTS: u64 = 2;
 
 /// One event on its way into the columns.
 #[derive(Debug, Clone, Copy)]
@@ -114,10 +119,11 @@ impl Counting {
 #[derive(Debug)]
 pub(crate) struct Columns {
     /// Function and kind: the symbol above, the kind in the two low bits.
-    act: Vec<u32>,
-    process: Vec<u32>,
+    act: Few,
+    process: Near<i16>,
     value: Vec<Cell>,
-    time: Sparse<u64>,
+    /// Empty as long as all are 0.
+    time: Near<i32>,
     timed: bool,
     wall: Sparse<i64>,
     /// The symbol and 1; 0 for none.
@@ -138,10 +144,10 @@ const NO_WALL: i64 = i64::MIN;
 impl Default for Columns {
     fn default() -> Self {
         Self {
-            act: Vec::new(),
-            process: Vec::new(),
+            act: Few::default(),
+            process: Near::default(),
             value: Vec::new(),
-            time: Sparse::new(0),
+            time: Near::default(),
             timed: false,
             wall: Sparse::new(NO_WALL),
             node: Sparse::new(0),
@@ -158,15 +164,15 @@ impl Columns {
     /// Empty columns with room for so many events.
     pub(crate) fn with_capacity(events: usize) -> Self {
         Self {
-            act: Vec::with_capacity(events),
-            process: Vec::with_capacity(events),
+            act: Few::with_capacity(events),
+            process: Near::with_capacity(events),
             value: Vec::with_capacity(events),
             ..Self::default()
         }
     }
 
     pub(crate) const fn len(&self) -> usize {
-        self.act.len()
+        self.value.len()
     }
 
     /// Appends an event.
@@ -180,7 +186,7 @@ impl Columns {
         let process = match event.process {
             Process::Client(id) => {
                 assert!(id <= CLIENT_MAX, "a client is below 2^32 - 2");
-                id
+                CLIENTS + u64::from(id)
             }
             Process::Nemesis => NEMESIS,
             Process::Log => LOG,
@@ -191,7 +197,7 @@ impl Columns {
         self.value.push(event.value);
         self.timed |= event.time.is_some();
         self.untimed += usize::from(!self.timed);
-        self.time.set(at, event.time.unwrap_or(before));
+        self.set_time(at, event.time.unwrap_or(before));
         self.wall.set(at, event.wall.unwrap_or(NO_WALL));
         self.node.set(at, event.node.map_or(0, |node| node.0 + 1));
         self.index.push(at, event.index.unwrap_or(at as u64));
@@ -204,6 +210,16 @@ impl Columns {
         }
     }
 
+    #[inline]
+    fn set_time(&mut self, at: usize, time: u64) {
+        if time != 0 || self.time.len() > 0 {
+            while self.time.len() < at {
+                self.time.push(0);
+            }
+            self.time.push(time);
+        }
+    }
+
     /// Appends the events of columns whose cells and symbols have moved. What they took from the
     /// event before, or from their position, they take anew.
     ///
@@ -212,20 +228,27 @@ impl Columns {
     pub(crate) fn append(&mut self, other: &Self, moved: &Moved) {
         let (len, count) = (self.len(), other.len());
         assert!(count <= EVENTS_MAX - len, "fewer than 2^32 events");
-        let act = |&act: &u32| moved.symbol(Symbol(act >> 2)).0 << 2 | act & 3;
+        let act = |act: u32| moved.symbol(Symbol(act >> 2)).0 << 2 | act & 3;
         let node = |&node: &u32| node.checked_sub(1).map_or(0, |n| moved.symbol(Symbol(n)).0 + 1);
         let before = len.checked_sub(1).map_or(0, |before| self.time(before));
         for at in 0..other.untimed {
-            self.time.set(len + at, before);
+            self.set_time(len + at, before);
         }
-        let timed = other.time.values.get(other.untimed..).unwrap_or_default();
-        self.time.append(len + other.untimed, timed.iter().copied());
+        if other.time.len() > other.untimed {
+            while self.time.len() < len + other.untimed {
+                self.time.push(0);
+            }
+            self.time.append(&other.time, other.untimed);
+        } else {
+            // They came with a time, and it was 0.
+            (other.untimed..count).for_each(|at| self.set_time(len + at, 0));
+        }
         if !self.timed {
             self.untimed += other.untimed;
         }
         self.timed |= other.timed;
-        self.act.extend(other.act.iter().map(act));
-        self.process.extend_from_slice(&other.process);
+        self.act.append(&other.act, act);
+        self.process.append(&other.process, 0);
         self.value.extend(other.value.iter().map(|&cell| moved.cell(cell)));
         self.wall.append(len, other.wall.values.iter().copied());
         self.node.append(len, other.node.values.iter().map(node));
@@ -248,7 +271,7 @@ impl Columns {
 
     #[inline]
     pub(crate) fn kind(&self, at: usize) -> OpType {
-        match self.act[at] & 3 {
+        match self.act.get(at) & 3 {
             0 => OpType::Invoke,
             1 => OpType::Ok,
             2 => OpType::Fail,
@@ -258,15 +281,15 @@ impl Columns {
 
     #[inline]
     pub(crate) fn f(&self, at: usize) -> Symbol {
-        Symbol(self.act[at] >> 2)
+        Symbol(self.act.get(at) >> 2)
     }
 
     #[inline]
     pub(crate) fn process(&self, at: usize) -> Process {
-        match self.process[at] {
+        match self.process.get(at) {
             NEMESIS => Process::Nemesis,
             LOG => Process::Log,
-            id => Process::Client(id),
+            client => Process::Client((client - CLIENTS) as u32),
         }
     }
 
@@ -282,7 +305,7 @@ impl Columns {
 
     #[inline]
     pub(crate) fn time(&self, at: usize) -> u64 {
-        self.time.get(at)
+        if self.time.len() == 0 { 0 } else { self.time.get(at) }
     }
 
     pub(crate) const fn is_timed(&self) -> bool {
@@ -312,10 +335,10 @@ impl Columns {
 
     /// Gives back room that was kept for more events.
     pub(crate) fn freeze(&mut self) {
-        self.act.shrink_to_fit();
-        self.process.shrink_to_fit();
+        self.act.freeze();
+        self.process.freeze();
         self.value.shrink_to_fit();
-        self.time.values.shrink_to_fit();
+        self.time.freeze();
     }
 }
 
