@@ -1,5 +1,6 @@
-//! Compact values: one word each, lists in one common array, text interned.
+//! Compact values: one word each, lists in one common array of half words, text interned.
 
+use crate::narrow::{Cells, Far, Narrow};
 use crate::strings::{Strings, Symbol};
 use crate::view::{ListRef, MapRef, ValueRef};
 use crate::{Value, strings};
@@ -10,7 +11,6 @@ use crate::{Value, strings};
 pub(crate) struct Cell(u64);
 
 const TAG_BITS: u32 = 4;
-const TAG_MASK: u64 = (1 << TAG_BITS) - 1;
 
 const SIMPLE: u64 = 0;
 const INT: u64 = 1;
@@ -22,9 +22,16 @@ const LIST: u64 = 6;
 const MAP: u64 = 7;
 const LONG_LIST: u64 = 8;
 const LONG_MAP: u64 = 9;
+/// A list of one; the tags that follow are those of two, three and four. They say where it starts.
+const SHORT_LIST: u64 = 10;
+const PAIR: u64 = SHORT_LIST + 1;
+const SHORT_LIST_END: u64 = SHORT_LIST + SHORT_MAX as u64;
 
-/// A list's word holds its length in these many bits and where it starts in the rest; a longer one
-/// goes through [`Arena::long`].
+/// The longest list whose tag tells its length.
+const SHORT_MAX: usize = 4;
+
+/// The word of a list that is neither short nor long holds its length in these many bits and where it
+/// starts in the rest; a longer one goes through [`Arena::long`].
 const LEN_BITS: u32 = 24;
 const LEN_MASK: u64 = (1 << LEN_BITS) - 1;
 
@@ -33,16 +40,37 @@ impl Cell {
     pub(crate) const FALSE: Self = Self::new(SIMPLE, 1);
     pub(crate) const TRUE: Self = Self::new(SIMPLE, 2);
 
+    pub(crate) const TAG_BITS: u32 = TAG_BITS;
+    pub(crate) const TAG_MASK: u64 = (1 << TAG_BITS) - 1;
+    /// A tag that no cell has.
+    pub(crate) const FAR: u64 = 15;
+
     const fn new(tag: u64, payload: u64) -> Self {
         Self(payload << TAG_BITS | tag)
     }
 
     const fn tag(self) -> u64 {
-        self.0 & TAG_MASK
+        self.0 & Self::TAG_MASK
     }
 
     const fn payload(self) -> usize {
         (self.0 >> TAG_BITS) as usize
+    }
+
+    pub(crate) const fn bits(self) -> u64 {
+        self.0
+    }
+
+    pub(crate) const fn of_bits(bits: u64) -> Self {
+        Self(bits)
+    }
+
+    /// A list of at most [`LEN_MASK`] elements.
+    const fn list(start: usize, len: usize) -> Self {
+        if len > 0 && len <= SHORT_MAX {
+            return Self::new(SHORT_LIST + len as u64 - 1, start as u64);
+        }
+        Self::new(LIST, (start as u64) << LEN_BITS | len as u64)
     }
 
     pub(crate) const fn bool(truth: bool) -> Self {
@@ -86,7 +114,8 @@ impl Cell {
 #[derive(Debug, Default)]
 pub(crate) struct Arena {
     pub(crate) strings: Strings,
-    cells: Vec<Cell>,
+    cells: Vec<Narrow>,
+    pub(crate) far: Far,
     /// Integers too big for a cell, and floats as bits.
     wide: Vec<u64>,
     /// Start and length of lists too long for a cell.
@@ -104,7 +133,6 @@ struct Recent {
 
 impl Recent {
     const SLOTS: usize = 1 << 12;
-    const LEN_MAX: usize = 4;
 
     #[inline]
     fn slot(items: &[Cell]) -> usize {
@@ -119,7 +147,8 @@ impl Recent {
 /// A list that others may begin with.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Growing {
-    pub(crate) cell: Cell,
+    start: usize,
+    len: u32,
     /// Free cells right behind it, which are its own.
     room: u32,
 }
@@ -128,17 +157,32 @@ impl Growing {
     /// Lists beyond this length are not grown.
     const LEN_MAX: usize = 1 << 20;
 
-    /// A list as it was stored, if it may grow.
+    /// A list of so many elements that was stored, if it may grow.
     #[inline]
-    pub(crate) fn new(cell: Cell) -> Option<Self> {
-        let short = cell.tag() == LIST && cell.payload() & (LEN_MASK as usize) < Self::LEN_MAX;
-        short.then_some(Self { cell, room: 0 })
+    pub(crate) const fn new(cell: Cell, len: usize) -> Option<Self> {
+        if len == 0 || len >= Self::LEN_MAX {
+            return None;
+        }
+        let shift = if len <= SHORT_MAX { 0 } else { LEN_BITS };
+        Some(Self { start: cell.payload() >> shift, len: len as u32, room: 0 })
+    }
+
+    #[inline]
+    pub(crate) const fn cell(self) -> Cell {
+        Cell::list(self.start, self.len as usize)
+    }
+
+    /// Its first `len` elements; it has at least as many.
+    #[inline]
+    pub(crate) const fn first(self, len: usize) -> Cell {
+        debug_assert!(len <= self.len as usize);
+        Cell::list(self.start, len)
     }
 
     /// Whether it may grow by so much.
     #[inline]
     pub(crate) const fn may_grow(self, by: usize) -> bool {
-        (self.cell.payload() & LEN_MASK as usize) + by < Self::LEN_MAX
+        self.len as usize + by < Self::LEN_MAX
     }
 }
 
@@ -169,18 +213,19 @@ impl Arena {
 
     #[inline]
     pub(crate) fn list(&mut self, items: &[Cell]) -> Cell {
-        if items.is_empty() || items.len() > Recent::LEN_MAX {
-            return self.store(items, LIST, LONG_LIST);
+        if items.is_empty() || items.len() > SHORT_MAX {
+            return self.new_list(items);
         }
         if self.recent.lists.is_empty() {
             self.recent.lists = vec![Cell::NIL; Recent::SLOTS];
         }
         let slot = Recent::slot(items);
         let seen = self.recent.lists[slot];
-        if seen.tag() == LIST && self.slice(seen) == items {
+        let elements = self.list_of(seen);
+        if elements.is_some_and(|elements| elements.iter().eq(items.iter().copied())) {
             return seen;
         }
-        let cell = self.store(items, LIST, LONG_LIST);
+        let cell = self.new_list(items);
         self.recent.lists[slot] = cell;
         cell
     }
@@ -188,92 +233,92 @@ impl Arena {
     /// A list that probably was not seen lately.
     #[inline]
     pub(crate) fn new_list(&mut self, items: &[Cell]) -> Cell {
-        self.store(items, LIST, LONG_LIST)
+        let (start, len) = self.store(items);
+        if len as u64 <= LEN_MASK {
+            Cell::list(start, len)
+        } else {
+            self.long(LONG_LIST, start, len)
+        }
     }
 
     /// A map; keys and values alternate.
     pub(crate) fn map(&mut self, items: &[Cell]) -> Cell {
-        self.store(items, MAP, LONG_MAP)
+        let (start, len) = self.store(items);
+        if len as u64 <= LEN_MASK {
+            return Cell::new(MAP, (start as u64) << LEN_BITS | len as u64);
+        }
+        self.long(LONG_MAP, start, len)
     }
 
-    /// The first `len` elements of a list, which has at least as many.
+    /// Puts elements side by side; says where they start, and how many they are.
     #[inline]
-    pub(crate) fn first_of(&self, list: Growing, len: usize) -> Cell {
-        debug_assert!(len <= self.slice(list.cell).len());
-        Cell::new(LIST, (list.cell.payload() as u64 & !LEN_MASK) | len as u64)
+    fn store(&mut self, items: &[Cell]) -> (usize, usize) {
+        let Self { cells, far, .. } = self;
+        let start = cells.len();
+        cells.extend(items.iter().map(|&cell| far.narrow(cell)));
+        (start, items.len())
+    }
+
+    #[cold]
+    fn long(&mut self, tag: u64, start: usize, len: usize) -> Cell {
+        self.long.push((start, len));
+        Cell::new(tag, self.long.len() as u64 - 1)
     }
 
     /// A list that goes on where another one ends. It takes only the room of what is new, most of
     /// the time: a list that has grown once is given room to grow again.
     pub(crate) fn grow(&mut self, list: Growing, more: &[Cell]) -> Growing {
-        let old = self.slice(list.cell).len();
+        let Growing { mut start, len: old, room } = list;
+        let (old, mut room) = (old as usize, room as usize);
         let len = old + more.len();
-        let mut start = list.cell.payload() >> LEN_BITS;
-        let mut room = list.room as usize;
+        let Self { cells, far, .. } = self;
+        let more_narrow = more.iter().map(|&cell| far.narrow(cell));
         if more.len() <= room {
-            self.cells[start + old..start + len].copy_from_slice(more);
+            let free = &mut cells[start + old..start + len];
+            free.iter_mut().zip(more_narrow).for_each(|(free, cell)| *free = cell);
             room -= more.len();
         } else {
-            let from = std::mem::replace(&mut start, self.cells.len());
+            let from = std::mem::replace(&mut start, cells.len());
             room = len;
-            self.cells.reserve(len + room);
-            self.cells.extend_from_within(from..from + old);
-            self.cells.extend_from_slice(more);
-            self.cells.resize(start + len + room, Cell::NIL);
+            cells.reserve(len + room);
+            cells.extend_from_within(from..from + old);
+            cells.extend(more_narrow);
+            cells.resize(start + len + room, Narrow::NIL);
         }
-        Growing {
-            cell: Cell::new(LIST, (start as u64) << LEN_BITS | len as u64),
-            room: room as u32,
-        }
+        Growing { start, len: len as u32, room: room as u32 }
     }
 
-    fn store(&mut self, items: &[Cell], tag: u64, long_tag: u64) -> Cell {
-        let (start, len) = (self.cells.len(), items.len());
-        self.cells.extend_from_slice(items);
-        if len as u64 <= LEN_MASK {
-            return Cell::new(tag, (start as u64) << LEN_BITS | len as u64);
-        }
-        self.long.push((start, len));
-        Cell::new(long_tag, self.long.len() as u64 - 1)
-    }
-
+    /// The elements of a list, or the keys and values of a map, alternating.
     #[inline]
-    pub(crate) fn slice(&self, cell: Cell) -> &[Cell] {
+    pub(crate) fn slice(&self, cell: Cell) -> Cells<'_> {
         let (start, len) = match cell.tag() {
             LIST | MAP => (cell.payload() >> LEN_BITS, cell.payload() & LEN_MASK as usize),
+            tag @ SHORT_LIST..SHORT_LIST_END => (cell.payload(), (tag - SHORT_LIST) as usize + 1),
             _ => self.long[cell.payload()],
         };
-        &self.cells[start..start + len]
+        Cells::new(&self.cells[start..start + len], &self.far)
     }
 
     /// The elements, if it is a list.
     #[inline]
-    pub(crate) fn list_of(&self, cell: Cell) -> Option<&[Cell]> {
-        matches!(cell.tag(), LIST | LONG_LIST).then(|| self.slice(cell))
+    pub(crate) fn list_of(&self, cell: Cell) -> Option<Cells<'_>> {
+        let is_list = matches!(cell.tag(), SHORT_LIST..SHORT_LIST_END | LIST | LONG_LIST);
+        is_list.then(|| self.slice(cell))
     }
 
     /// The two elements, if it is a list of two.
     #[inline]
     pub(crate) fn pair(&self, cell: Cell) -> Option<(Cell, Cell)> {
-        match cell.tag() {
-            LIST if cell.payload() as u64 & LEN_MASK == 2 => {
-                let start = cell.payload() >> LEN_BITS;
-                Some((self.cells[start], self.cells[start + 1]))
-            }
-            _ => None,
-        }
+        (cell.tag() == PAIR).then(|| {
+            let start = cell.payload();
+            (self.far.widen(self.cells[start]), self.far.widen(self.cells[start + 1]))
+        })
     }
 
     /// Keys and values, alternating, if it is a map.
     #[inline]
-    pub(crate) fn map_cells(&self, cell: Cell) -> Option<&[Cell]> {
+    pub(crate) fn map_of(&self, cell: Cell) -> Option<Cells<'_>> {
         matches!(cell.tag(), MAP | LONG_MAP).then(|| self.slice(cell))
-    }
-
-    /// The elements, if it is a list.
-    #[inline]
-    pub(crate) fn list_cells(&self, cell: Cell) -> Option<&[Cell]> {
-        matches!(cell.tag(), LIST | LONG_LIST).then(|| self.slice(cell))
     }
 
     #[inline]
@@ -284,7 +329,9 @@ impl Arena {
             FLOAT => ValueRef::Float(f64::from_bits(self.wide[cell.payload()])),
             STR => ValueRef::Str(self.strings.get(Symbol(cell.payload() as u32))),
             KEYWORD => ValueRef::Keyword(self.strings.get(Symbol(cell.payload() as u32))),
-            LIST | LONG_LIST => ValueRef::List(ListRef { arena: self, items: self.slice(cell) }),
+            LIST | LONG_LIST | SHORT_LIST..SHORT_LIST_END => {
+                ValueRef::List(ListRef { arena: self, items: self.slice(cell) })
+            }
             MAP | LONG_MAP => ValueRef::Map(MapRef { arena: self, items: self.slice(cell) }),
             _ if cell == Cell::NIL => ValueRef::Nil,
             _ => ValueRef::Bool(cell == Cell::TRUE),
@@ -312,12 +359,19 @@ impl Arena {
         }
     }
 
+    /// Takes in an owned value, in half a word.
+    pub(crate) fn pack_narrow(&mut self, value: &Value) -> Narrow {
+        let cell = self.pack(value);
+        self.far.narrow(cell)
+    }
+
     /// Appends all that another arena holds. Its cells mean the same here after
     /// [`Moved::cell`].
     pub(crate) fn append(&mut self, other: &Self) -> Moved {
         let mut by = [0; 1 << TAG_BITS];
         by[LIST as usize] = (self.cells.len() as u64) << LEN_BITS;
         by[MAP as usize] = by[LIST as usize];
+        by[SHORT_LIST as usize..SHORT_LIST_END as usize].fill(self.cells.len() as u64);
         by[WIDE_INT as usize] = self.wide.len() as u64;
         by[FLOAT as usize] = by[WIDE_INT as usize];
         by[LONG_LIST as usize] = self.long.len() as u64;
@@ -325,22 +379,29 @@ impl Arena {
         let moved = Moved {
             symbols: other.strings.iter().map(|text| self.strings.intern(text)).collect(),
             by: by.map(|payload| payload << TAG_BITS),
+            far: self.far.len(),
         };
         let base = self.cells.len();
         self.wide.extend_from_slice(&other.wide);
         self.long.extend(other.long.iter().map(|&(start, len)| (start + base, len)));
-        self.cells.extend(other.cells.iter().map(|&cell| moved.cell(cell)));
+        self.far.append(other.far.iter().map(|cell| moved.cell(cell)));
+        let Self { cells, far, .. } = self;
+        cells.extend(other.cells.iter().map(|&cell| moved.narrow(cell, far)));
         moved
     }
 
     /// Gives back what only the building needed.
     pub(crate) fn freeze(&mut self) {
         self.recent = Recent::default();
+        self.cells.shrink_to_fit();
+        self.far.freeze();
     }
 
-    /// Whether another arena's strings still fit.
-    pub(crate) fn has_room_for(&self, other: &Self) -> bool {
-        self.strings.len() + other.strings.len() <= strings::Symbol::LIMIT
+    /// Whether another arena still fits, and the values of so many events.
+    pub(crate) fn has_room_for(&self, other: &Self, events: usize) -> bool {
+        // At worst, no cell fits into half a word.
+        let far = self.far.len() + other.far.len() + other.cells.len() + events;
+        self.strings.len() + other.strings.len() <= strings::Symbol::LIMIT && far <= Far::LIMIT
     }
 }
 
@@ -349,6 +410,8 @@ pub(crate) struct Moved {
     symbols: Vec<Symbol>,
     /// By how much cells of each tag increase, if they are no text.
     by: [u64; 1 << TAG_BITS],
+    /// How many far cells there were before its own.
+    far: usize,
 }
 
 impl Moved {
@@ -358,6 +421,12 @@ impl Moved {
             Some(symbol) => Cell::new(cell.tag(), u64::from(self.symbol(symbol).0)),
             None => Cell(cell.0 + self.by[cell.tag() as usize]),
         }
+    }
+
+    /// The same of half a word; `far` are those of the arena it moves to.
+    #[inline]
+    pub(crate) fn narrow(&self, narrow: Narrow, far: &mut Far) -> Narrow {
+        far.moved(narrow, self.far, |cell| self.cell(cell))
     }
 
     #[inline]
@@ -427,19 +496,21 @@ mod tests {
     /// grow from the same beginning do not disturb each other.
     #[test]
     fn lists_grow() {
+        let elements = |arena: &Arena, list| arena.slice(list).iter().collect::<Vec<Cell>>();
         let mut arena = Arena::default();
         let items: Vec<Cell> = (0..100).map(|n| arena.int(n)).collect();
-        let first = Growing::new(arena.list(&items[..5])).expect("a short list");
+        let first = Growing::new(arena.list(&items[..5]), 5).expect("a short list");
         let mut grown = vec![first];
         for len in 5..100 {
             grown.push(arena.grow(grown[len - 5], &items[len..=len]));
         }
         let other = arena.grow(first, &items[90..]);
         for (more, list) in grown.iter().enumerate() {
-            assert_eq!(arena.slice(list.cell), &items[..5 + more]);
+            assert_eq!(elements(&arena, list.cell()), &items[..5 + more]);
         }
-        assert_eq!(arena.slice(other.cell), [&items[..5], &items[90..]].concat());
-        assert_eq!(arena.slice(arena.first_of(other, 6)), [&items[..5], &items[90..91]].concat());
+        assert_eq!(elements(&arena, other.cell()), [&items[..5], &items[90..]].concat());
+        assert_eq!(elements(&arena, other.first(6)), [&items[..5], &items[90..91]].concat());
+        assert_eq!(elements(&arena, other.first(3)), &items[..3]);
         assert!(arena.cells.len() < 500, "{} cells", arena.cells.len());
     }
 

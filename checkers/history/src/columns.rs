@@ -1,8 +1,9 @@
 //! The events of a history, a column for each thing known of them. What few events have, or what
 //! can be told from the position, takes no room.
 
-use crate::arena::{Cell, Moved};
+use crate::arena::{Arena, Cell, Moved};
 use crate::few::Few;
+use crate::narrow::Narrow;
 use crate::near::Near;
 use crate::strings::Symbol;
 use crate::{OpType, Process};
@@ -26,7 +27,7 @@ pub(crate) struct Event {
     pub(crate) kind: OpType,
     pub(crate) process: Process,
     pub(crate) f: Symbol,
-    pub(crate) value: Cell,
+    pub(crate) value: Narrow,
     pub(crate) error: Cell,
     /// `None`: as the event before.
     pub(crate) time: Option<u64>,
@@ -121,7 +122,7 @@ pub(crate) struct Columns {
     /// Function and kind: the symbol above, the kind in the two low bits.
     act: Few,
     process: Near<i16>,
-    value: Vec<Cell>,
+    value: Vec<Narrow>,
     /// Empty as long as all are 0.
     time: Near<i32>,
     timed: bool,
@@ -220,12 +221,12 @@ impl Columns {
         }
     }
 
-    /// Appends the events of columns whose cells and symbols have moved. What they took from the
+    /// Appends the events of columns whose cells and symbols have moved to an arena. What they took from the
     /// event before, or from their position, they take anew.
     ///
     /// # Panics
     /// If there are more than [`EVENTS_MAX`] then.
-    pub(crate) fn append(&mut self, other: &Self, moved: &Moved) {
+    pub(crate) fn append(&mut self, other: &Self, moved: &Moved, arena: &mut Arena) {
         let (len, count) = (self.len(), other.len());
         assert!(count <= EVENTS_MAX - len, "fewer than 2^32 events");
         let act = |act: u32| moved.symbol(Symbol(act >> 2)).0 << 2 | act & 3;
@@ -249,7 +250,7 @@ impl Columns {
         self.timed |= other.timed;
         self.act.append(&other.act, act);
         self.process.append(&other.process, 0);
-        self.value.extend(other.value.iter().map(|&cell| moved.cell(cell)));
+        self.value.extend(other.value.iter().map(|&cell| moved.narrow(cell, &mut arena.far)));
         self.wall.append(len, other.wall.values.iter().copied());
         self.node.append(len, other.node.values.iter().map(node));
         if other.unnumbered.is_empty() {
@@ -294,7 +295,7 @@ impl Columns {
     }
 
     #[inline]
-    pub(crate) fn value(&self, at: usize) -> Cell {
+    pub(crate) fn value(&self, at: usize) -> Narrow {
         self.value[at]
     }
 
@@ -345,7 +346,7 @@ impl Columns {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::arena::Arena;
+    use crate::Value;
 
     /// All that is known of an event.
     fn row(columns: &Columns, at: usize) -> impl PartialEq + std::fmt::Debug {
@@ -363,13 +364,17 @@ mod tests {
         let [f, node] = ["f", "n1"].map(|text| arena.strings.intern(text));
         // The same strings, but under other symbols.
         let [other_node, other_f] = ["n1", "f"].map(|text| other.strings.intern(text));
+        // One that fits into half a word, and one that does not; the latter moves.
+        let text = other.far.narrow(Cell::str(other_f));
+        let wide = other.pack_narrow(&Value::Int(1 << 40));
+        arena.pack_narrow(&Value::Int(1 << 50));
         let moved = arena.append(&other);
         let events: Vec<Event> = (0..12)
             .map(|at| Event {
                 kind: [OpType::Invoke, OpType::Ok, OpType::Fail, OpType::Info][at % 4],
                 process: if at == 5 { Process::Nemesis } else { Process::Client(at as u32) },
                 f: other_f,
-                value: [Cell::NIL, Cell::str(other_f)][at % 2],
+                value: [Narrow::NIL, text, wide][at % 3],
                 error: if at == 6 { Cell::str(other_node) } else { Cell::NIL },
                 time: [None, None, Some(7), None, Some(9), None][at % 6],
                 wall: (at == 3).then_some(-1),
@@ -378,22 +383,22 @@ mod tests {
                 line: [at as u64 + 2, at as u64 + 3][usize::from(at > 8)],
             })
             .collect();
-        let here = |event: &Event| Event {
+        let here = |event: &Event, arena: &mut Arena| Event {
             f,
-            value: moved.cell(event.value),
+            value: moved.narrow(event.value, &mut arena.far),
             error: moved.cell(event.error),
             node: event.node.map(|_| node),
             ..*event
         };
         let mut whole = Columns::default();
-        events.iter().for_each(|event| whole.push(&here(event)));
+        events.iter().for_each(|event| whole.push(&here(event, &mut arena)));
         for one in 0..=events.len() {
             for two in one..=events.len() {
                 let mut columns = Columns::default();
                 for piece in [&events[..one], &events[one..two], &events[two..]] {
                     let mut part = Columns::default();
                     piece.iter().for_each(|event| part.push(event));
-                    columns.append(&part, &moved);
+                    columns.append(&part, &moved, &mut arena);
                 }
                 assert_eq!(columns.len(), whole.len());
                 assert_eq!(columns.is_timed(), whole.is_timed());

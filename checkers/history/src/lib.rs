@@ -16,6 +16,7 @@ mod flaw;
 mod header;
 mod history;
 pub mod jsonl;
+mod narrow;
 mod near;
 mod op;
 mod pairing;

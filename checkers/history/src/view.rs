@@ -4,7 +4,8 @@ use std::fmt;
 use std::hash::{Hash, Hasher};
 
 use crate::Value;
-use crate::arena::{Arena, Cell};
+use crate::arena::Arena;
+use crate::narrow::Cells;
 
 /// A value inside a [`History`](crate::History), without copying it.
 #[derive(Debug, Clone, Copy)]
@@ -31,14 +32,14 @@ pub enum ValueRef<'h> {
 #[derive(Clone, Copy)]
 pub struct ListRef<'h> {
     pub(crate) arena: &'h Arena,
-    pub(crate) items: &'h [Cell],
+    pub(crate) items: Cells<'h>,
 }
 
 /// The pairs of a map inside a history.
 #[derive(Clone, Copy)]
 pub struct MapRef<'h> {
     pub(crate) arena: &'h Arena,
-    pub(crate) items: &'h [Cell],
+    pub(crate) items: Cells<'h>,
 }
 
 impl<'h> ListRef<'h> {
@@ -54,25 +55,21 @@ impl<'h> ListRef<'h> {
 
     /// The element at a position.
     pub fn get(self, position: usize) -> Option<ValueRef<'h>> {
-        self.items.get(position).map(|&p| self.arena.view(p))
+        self.items.get(position).map(|cell| self.arena.view(cell))
     }
 
     /// Whether it begins with all elements of another list.
     pub fn starts_with(self, prefix: Self) -> bool {
-        let Some(head) = self.items.get(..prefix.items.len()) else { return false };
+        let Some(head) = self.items.first(prefix.items.len()) else { return false };
         // Equal cells of one arena are equal values, and mostly that decides.
-        let same_arena = std::ptr::eq(self.arena, prefix.arena);
-        std::ptr::eq(head, prefix.items)
-            || same_arena && head == prefix.items
-            || head
-                .iter()
-                .zip(prefix.items)
-                .all(|(&a, &b)| self.arena.view(a) == prefix.arena.view(b))
+        head.same(prefix.items)
+            || (head.iter().zip(prefix.items.iter()))
+                .all(|(a, b)| self.arena.view(a) == prefix.arena.view(b))
     }
 
     /// The elements in order.
     pub fn iter(self) -> impl ExactSizeIterator<Item = ValueRef<'h>> + DoubleEndedIterator {
-        self.items.iter().map(move |&p| self.arena.view(p))
+        self.items.iter().map(move |cell| self.arena.view(cell))
     }
 }
 
@@ -89,7 +86,7 @@ impl<'h> MapRef<'h> {
 
     /// The pairs in the order they were read.
     pub fn iter(self) -> impl ExactSizeIterator<Item = (ValueRef<'h>, ValueRef<'h>)> {
-        self.items.chunks_exact(2).map(move |p| (self.arena.view(p[0]), self.arena.view(p[1])))
+        self.items.pairs().map(move |(key, value)| (self.arena.view(key), self.arena.view(value)))
     }
 
     /// The value under a string or keyword key.
@@ -139,7 +136,9 @@ impl<'h> ValueRef<'h> {
     #[inline]
     pub fn as_pair(self) -> Option<(Self, Self)> {
         match self {
-            Self::List(ListRef { arena, items: &[a, b] }) => Some((arena.view(a), arena.view(b))),
+            Self::List(ListRef { arena, items }) if items.len() == 2 => {
+                items.pairs().next().map(|(a, b)| (arena.view(a), arena.view(b)))
+            }
             _ => None,
         }
     }

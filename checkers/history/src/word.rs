@@ -1,6 +1,7 @@
 //! A value inside a history as one machine word, for code that looks at millions of them.
 
 use crate::arena::Cell;
+use crate::narrow::Cells;
 use crate::{History, ListRef, OpRef, Symbol, ValueRef};
 
 /// A value of one history in one word: copied freely, and told apart without being looked at where
@@ -12,7 +13,7 @@ pub struct Word(Cell);
 
 /// The elements of a list, as words.
 #[derive(Debug, Clone, Copy)]
-pub struct Words<'h>(&'h [Cell]);
+pub struct Words<'h>(Cells<'h>);
 
 impl<'h> Words<'h> {
     /// How many.
@@ -28,13 +29,13 @@ impl<'h> Words<'h> {
     /// The one at a position.
     #[inline]
     pub fn get(self, position: usize) -> Option<Word> {
-        self.0.get(position).copied().map(Word)
+        self.0.get(position).map(Word)
     }
 
     /// The elements in order.
     #[inline]
     pub fn iter(self) -> impl ExactSizeIterator<Item = Word> + DoubleEndedIterator + 'h {
-        self.0.iter().copied().map(Word)
+        self.0.iter().map(Word)
     }
 }
 

@@ -3,6 +3,7 @@
 
 use super::{Grant, Stamp, Token};
 use crate::arena::{Arena, Cell};
+use crate::narrow::Cells;
 use crate::{History, Process, Symbol};
 
 /// What a client asked for.
@@ -53,7 +54,7 @@ pub enum Sighting<'h> {
 
 /// A list of ids.
 #[derive(Debug, Clone, Copy)]
-pub struct Ids<'h>(&'h [Cell]);
+pub struct Ids<'h>(Cells<'h>);
 
 impl<'h> Ids<'h> {
     /// The ids in order.
@@ -161,14 +162,13 @@ pub struct Payloads<'h> {
 #[derive(Clone, Copy)]
 struct Fields<'h> {
     arena: &'h Arena,
-    cells: &'h [Cell],
+    cells: Cells<'h>,
 }
 
 impl<'h> Fields<'h> {
     #[inline]
     fn get(self, name: Symbol) -> Option<Cell> {
-        let pair = self.cells.chunks_exact(2).find(|pair| pair[0].symbol() == Some(name))?;
-        Some(pair[1])
+        self.cells.pairs().find(|(key, _)| key.symbol() == Some(name)).map(|(_, value)| value)
     }
 
     #[inline]
@@ -303,7 +303,7 @@ impl<'h> Payloads<'h> {
 
     fn fields(&self, cell: Cell) -> Option<Fields<'h>> {
         let arena = self.history.arena();
-        Some(Fields { arena, cells: arena.map_cells(cell)? })
+        Some(Fields { arena, cells: arena.map_of(cell)? })
     }
 
     #[inline]
@@ -323,7 +323,7 @@ impl<'h> Payloads<'h> {
     }
 
     fn seen(&self, fields: Fields<'h>, every: Symbol) -> Option<Sighting<'h>> {
-        let list = fields.get(every).and_then(|cell| fields.arena.list_cells(cell));
+        let list = fields.get(every).and_then(|cell| fields.arena.list_of(cell));
         if let Some(cells) = list {
             let all_texts = cells.iter().all(|cell| cell.symbol().is_some());
             return all_texts.then_some(Sighting::Every(Ids(cells)));

@@ -237,7 +237,7 @@ impl Draft {
             kind,
             process,
             f,
-            value,
+            value: arena.far.narrow(value),
             error: self.error,
             time: self.time,
             wall: self.wall,

@@ -3,7 +3,7 @@
 //! Whoever reads a growing list over and over writes almost the same text over and over. What is the
 //! same need not be parsed again, and is kept once.
 
-use crate::arena::{Arena, Cell, Growing};
+use crate::arena::{Cell, Growing};
 
 /// A list that was read.
 #[derive(Debug, Clone, Copy)]
@@ -53,7 +53,6 @@ impl Echo {
         bytes: &[u8],
         at: usize,
         (separator, close): (u8, u8),
-        arena: &Arena,
     ) -> Echoed {
         if !bytes.get(at).is_some_and(u8::is_ascii_digit) {
             return Echoed::Nothing;
@@ -66,11 +65,11 @@ impl Echo {
         match bytes.get(end) {
             Some(&byte) if byte == close => {
                 if same == before.len() {
-                    return Echoed::Whole { list: known.list.cell, end };
+                    return Echoed::Whole { list: known.list.cell(), end };
                 }
                 if before[same] == separator && same > 0 {
                     let len = memchr::memchr_iter(separator, &before[..same]).count() + 1;
-                    return Echoed::Whole { list: arena.first_of(known.list, len), end };
+                    return Echoed::Whole { list: known.list.first(len), end };
                 }
                 Echoed::Nothing
             }

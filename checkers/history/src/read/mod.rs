@@ -239,8 +239,11 @@ impl Assembly {
         }
         self.closed |= part.closed;
         let builder = &mut self.builder;
-        if builder.columns.len() + events > EVENTS_MAX || !builder.arena.has_room_for(&part.arena) {
-            let what = "the history is longer than 2^32 events or has 2^30 different strings";
+        if builder.columns.len() + events > EVENTS_MAX
+            || !builder.arena.has_room_for(&part.arena, events)
+        {
+            let what = "the history is longer than 2^32 events, or has 2^30 different strings or 2^28 \
+                        values that are too big for 32 bits";
             self.flaws.push(Flaw::of_line(block.line, what, "check it in pieces"));
             self.fatal = true;
         }
@@ -248,7 +251,7 @@ impl Assembly {
             return;
         }
         let moved = builder.arena.append(&part.arena);
-        builder.columns.append(&part.columns, &moved);
+        builder.columns.append(&part.columns, &moved, &mut builder.arena);
     }
 
     /// The file ends inside an event.

@@ -320,7 +320,7 @@ impl<'t> Scan<'t> {
             self.at += short.len;
             return Err(list);
         }
-        match self.echo.compare(place, self.bytes, start, (separator, close), &self.arena) {
+        match self.echo.compare(place, self.bytes, start, (separator, close)) {
             Echoed::Nothing => {}
             Echoed::Whole { list, end } => {
                 self.at = end + 1;
@@ -360,12 +360,12 @@ impl<'t> Scan<'t> {
         let (cell, list) = match begins {
             Some(list) if list.may_grow(more) => {
                 let list = self.arena.grow(list, &self.stack[base..]);
-                (list.cell, Some(list))
+                (list.cell(), Some(list))
             }
             _ => {
                 self.push_beginning(opened);
                 let cell = self.arena.list(&self.stack[base..]);
-                (cell, Growing::new(cell))
+                (cell, Growing::new(cell, self.stack.len() - base))
             }
         };
         if let Some(list) = list {
@@ -393,8 +393,8 @@ impl<'t> Scan<'t> {
     /// Puts the elements that a list begins with on the stack, before the others.
     pub(super) fn push_beginning(&mut self, opened: Opened) {
         if let Some(list) = opened.begins {
-            let elements = self.arena.slice(list.cell);
-            self.stack.splice(opened.base..opened.base, elements.iter().copied());
+            let elements = self.arena.slice(list.cell());
+            self.stack.splice(opened.base..opened.base, elements.iter());
         }
     }
 
