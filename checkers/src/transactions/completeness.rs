@@ -50,6 +50,13 @@ const DECIDED: &[Decided] = &[
     decided("PL-2.99", Some(Isolation::Serial), OrderKind::Data, "PL-2.99-cycle-exists"),
     decided("PL-3", Some(Isolation::Serial), OrderKind::Data, "PL-3-cycle-exists"),
     decided(
+        "view-serializable",
+        Some(Isolation::Serial),
+        OrderKind::Data,
+        "view-serializable-cycle-exists",
+    ),
+    decided("1SR", Some(Isolation::Serial), OrderKind::Data, "1SR-cycle-exists"),
+    decided(
         "strong-session-snapshot-isolation",
         Some(Isolation::Snapshot),
         OrderKind::Process,
@@ -70,6 +77,44 @@ const DECIDED: &[Decided] = &[
     decided("PL-SS", Some(Isolation::Serial), OrderKind::RealTime, "PL-SS-cycle-exists"),
 ];
 
+/// Levels that the order of a decided one gives too, though Elle's relations do not say so (PROOFS.md, S12).
+const GIVEN: &[(&str, &[&str])] = &[
+    ("PL-3", &["1SR"]),
+    (
+        "strong-session-serializable",
+        &[
+            "session-serializable",
+            "sequential",
+            "causal",
+            "PRAM",
+            "monotonic-reads",
+            "monotonic-writes",
+            "read-your-writes",
+            "writes-follow-reads",
+        ],
+    ),
+];
+
+/// Levels that a history without a serial order does not have, and the anomaly that says so.
+const SERIAL: &[(&str, &str)] = &[
+    ("view-serializable", "view-serializable-cycle-exists"),
+    ("1SR", "1SR-cycle-exists"),
+    ("session-serializable", "1SR-cycle-exists"),
+];
+
+/// Where a level asks for a serial order, what was found that leaves none rules it out. Returns whether
+/// it did.
+pub(crate) fn deny_serial(demanded: Consistency, found: &mut Found<'_>) -> bool {
+    let is = |name| Consistency::parse(name).is_ok_and(|level| level.is_same(demanded));
+    let Some((_, anomaly)) = SERIAL.iter().find(|(level, _)| is(level)) else { return false };
+    let Ok(serializable) = Consistency::parse("PL-3") else { return false };
+    let mut shown = found.shown.iter().filter(|(name, _)| serializable.is_ruled_out_by(name));
+    let proof = shown.find_map(|(_, shown)| Some(shown.first()?.proof.clone()));
+    let Some(proof) = proof.filter(|_| !planted(Bug::SerialIgnored)) else { return false };
+    found.add(anomaly, || proof);
+    true
+}
+
 impl Decided {
     /// The level itself.
     pub(crate) fn consistency(&self) -> Option<Consistency> {
@@ -80,7 +125,15 @@ impl Decided {
     pub(crate) fn for_level(demanded: Consistency) -> (Option<Self>, Vec<Self>) {
         let same = |d: &&Self| d.consistency().is_some_and(|level| level.is_same(demanded));
         let own = DECIDED.iter().find(same).copied();
-        let implies = |d: &&Self| d.consistency().is_some_and(|level| level.implies(demanded));
+        let gives = |d: &Self| {
+            let mut given = GIVEN.iter().filter(|(level, _)| *level == d.level);
+            given.any(|(_, given)| {
+                let mut given = given.iter().filter_map(|name| Consistency::parse(name).ok());
+                given.any(|level| level.is_same(demanded))
+            })
+        };
+        let implies =
+            |d: &&Self| gives(d) || d.consistency().is_some_and(|level| level.implies(demanded));
         (own, DECIDED.iter().filter(implies).copied().collect())
     }
 
@@ -131,10 +184,23 @@ impl<'h, F: FnOnce() -> (Vec<u32>, Facts)> Subject<'_, 'h, F> {
                 return Ok(None);
             }
         }
+        // What a weaker level lacks, it lacks too.
+        for level in Self::weaker(demanded) {
+            if !self.holds(level, budget)? {
+                return Ok(self.prove(level, budget, found));
+            }
+        }
         Ok(Some(Open::all(format!(
             "no anomaly that was found rules {demanded} out, but the anomalies that are looked for do \
              not describe it fully, and no stronger level that they describe holds"
         ))))
+    }
+
+    /// Weaker levels that ask for an order.
+    fn weaker(demanded: Consistency) -> impl Iterator<Item = Decided> {
+        let implied =
+            move |d: &&Decided| d.consistency().is_some_and(|level| demanded.implies(level));
+        DECIDED.iter().filter(implied).copied().filter(|level| level.isolation.is_some())
     }
 
     /// Adds the anomaly that a level's order does not exist. If a proof of it, small enough to be
@@ -310,6 +376,10 @@ mod tests {
             ("strong-snapshot-isolation", OrderKind::RealTime),
             ("strict-serializable", OrderKind::RealTime),
             ("linearizable", OrderKind::RealTime),
+            ("sequential", OrderKind::Process),
+            ("causal", OrderKind::Process),
+            ("monotonic-reads", OrderKind::Process),
+            ("1SR", OrderKind::Data),
         ] {
             assert_eq!(Decided::order(Consistency::parse(name)?), order, "{name}");
         }

@@ -84,6 +84,30 @@ pub(crate) enum Bug {
     DisagreementIgnored,
     /// Nothing follows from a stronger level.
     StrongerIgnored,
+    /// That there is no serial order says nothing of levels that ask for one.
+    SerialIgnored,
+    /// Sessions: what was seen need not be seen again.
+    ReadsForgotten,
+    /// Sessions: what was written need not be seen.
+    OwnWritesForgotten,
+    /// Sessions: who sees a write need not see those before it.
+    WritesApartInSession,
+    /// Sessions: who sees a write need not see what its session had seen.
+    CausesForgotten,
+    /// Sessions: what is seen may be committed later.
+    CommitOrderIgnored,
+    /// Sessions: what has to be seen may be missed.
+    MissesIgnored,
+    /// Sessions: reads that disagree in themselves are trusted.
+    BrokenReadsTrusted,
+    /// Monotonic reads: a read that shows less than one before it is let pass.
+    LessReadIgnored,
+    /// Read your writes: a read without an own write is let pass.
+    OwnWriteMissedIgnored,
+    /// Monotonic writes: writes of a session may be in any order.
+    WritesInAnyOrder,
+    /// Writes follow reads: a write may come before what its session had read.
+    WriteBeforeRead,
     /// Cycles of writes alone are let pass.
     WriteCyclesIgnored,
     /// Bank: what is no map of balances is let pass.

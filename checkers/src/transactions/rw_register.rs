@@ -9,7 +9,7 @@ use std::cell::LazyCell;
 use deposed_history::{History, ValueRef, Word};
 
 use super::certificate::{Because, Certificate, Found, Happened, Proof};
-use super::completeness::{Decided, Subject, add_cycles};
+use super::completeness::{Decided, Subject, add_cycles, deny_serial};
 use super::cycles;
 use super::decode::Reads;
 use super::facts::{Facts, Read, Writers};
@@ -114,6 +114,9 @@ impl RwRegister {
         let reason = |from, rel, to| reason(txns, from, rel, to);
         add_cycles(txns, order, cycles, &reason, found);
         if found.counts.keys().any(|name| self.consistency.is_ruled_out_by(name)) {
+            return Ok(());
+        }
+        if deny_serial(self.consistency, found) {
             return Ok(());
         }
         let known = facts.keys.iter().all(|writers| writers.loose.len() < 2);

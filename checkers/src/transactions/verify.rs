@@ -504,10 +504,16 @@ impl<'h> Raw<'h> {
 
 /// Whether a proof, if it holds, is one of an anomaly. Of cycles that is told by their steps.
 fn is_name_of(anomaly: &str, proof: &Proof<'_>) -> bool {
+    let serial: &[&str] = &["view-serializable-cycle-exists", "1SR-cycle-exists"];
     let names: &[&str] = match *proof {
         Proof::Cycle(_) => return true,
         Proof::NoOrder { isolation, order, .. } => match (isolation, order) {
-            (Isolation::Serial, OrderKind::Data) => &["PL-2.99-cycle-exists", "PL-3-cycle-exists"],
+            (Isolation::Serial, OrderKind::Data) => &[
+                "PL-2.99-cycle-exists",
+                "PL-3-cycle-exists",
+                "view-serializable-cycle-exists",
+                "1SR-cycle-exists",
+            ],
             (Isolation::Serial, OrderKind::Process) => {
                 &["strong-session-serializable-cycle-exists"]
             }
@@ -531,7 +537,9 @@ fn is_name_of(anomaly: &str, proof: &Proof<'_>) -> bool {
         Proof::Garbage { .. } => &["garbage-read"],
         Proof::OwnOrder { .. } => &["cyclic-versions"],
     };
-    names.contains(&anomaly)
+    // Whatever no order of snapshots or of commits explains, no serial one does.
+    let found_at_once = !matches!(proof, Proof::NoOrder { .. });
+    names.contains(&anomaly) || found_at_once && serial.contains(&anomaly)
 }
 
 /// Whether a cycle rules out the level that an anomaly is named after.
@@ -554,6 +562,33 @@ fn is_cycle_of(anomaly: &str, steps: &[Step<'_>]) -> bool {
         "parallel-snapshot-isolation-cycle-exists" => {
             one_rw && all().all(|at| is_rw(at) || is_wr(at) || is_ww(at))
         }
+        "view-serializable-cycle-exists" | "1SR-cycle-exists" => {
+            all().all(|at| is_rw(at) || is_wr(at) || is_ww(at))
+        }
+        _ => breaks_session(anomaly, steps),
+    }
+}
+
+/// Whether a cycle is one of a session that breaks a guarantee, of one key alone.
+fn breaks_session(anomaly: &str, steps: &[Step<'_>]) -> bool {
+    use Because::{Missed, Process, Saw, Wrote};
+    let because: Vec<Because<'_>> = steps.iter().map(|step| step.because).collect();
+    match (anomaly, because.as_slice()) {
+        // It saw a write, and then did not.
+        (
+            "monotonic-reads-cycle-exists",
+            [Saw { key, value }, Process, Missed { key: missed, after, .. }],
+        ) => (key, value) == (missed, after),
+        // It did not see its own write.
+        ("read-your-writes-cycle-exists", [Process, Missed { .. }]) => true,
+        // Its second write was seen below its first one, ...
+        ("monotonic-writes-cycle-exists", [Process, Wrote { seen, .. }]) => *seen,
+        // ... or below one that it had seen.
+        (
+            "writes-follow-reads-cycle-exists",
+            [Saw { key, value }, Wrote { key: wrote, after, seen, .. }]
+            | [Saw { key, value }, Process, Wrote { key: wrote, after, seen, .. }],
+        ) => *seen && (key, value) == (wrote, after),
         _ => false,
     }
 }

@@ -6,6 +6,7 @@
 mod edges;
 mod reasons;
 mod scan;
+mod sessions;
 mod versions;
 mod weak;
 
@@ -14,7 +15,7 @@ use std::cell::LazyCell;
 use deposed_history::History;
 
 use super::certificate::{Because, Found};
-use super::completeness::{Decided, Subject, add_cycles, cycle_proof};
+use super::completeness::{Decided, Subject, add_cycles, cycle_proof, deny_serial};
 use super::cycles;
 use super::events::Layers;
 use super::facts::{Facts, Read, Writers};
@@ -30,6 +31,7 @@ use super::verify::Workload;
 use crate::parallel::both;
 use crate::{Analysis, Budget, Checker};
 use edges::{Added, Data};
+use sessions::Guarantee;
 use versions::{Longest, Versions};
 use weak::{Known, Weak};
 
@@ -113,7 +115,9 @@ impl ListAppend {
         let reason = |from, rel, to| reasons::reason(txns, versions, data, (from, rel, to));
         add_cycles(txns, order, cycles, &reason, found);
         scanned?;
-        if found.counts.keys().any(|name| self.consistency.is_ruled_out_by(name)) {
+        if found.counts.keys().any(|name| self.consistency.is_ruled_out_by(name))
+            || deny_serial(self.consistency, found)
+        {
             return Ok(());
         }
         if self.consistency.allows_dirty_reads()
@@ -163,6 +167,20 @@ impl ListAppend {
             let mut levels = names.iter().filter_map(|name| Consistency::parse(name).ok());
             levels.any(|level| level.is_same(self.consistency))
         };
+        let atomic = |name: &&str| {
+            Consistency::parse("read-atomic").is_ok_and(|level| !level.is_ruled_out_by(name))
+        };
+        let atomic = found.counts.keys().all(atomic);
+        known.find_broken(&Guarantee::promised_by(self.consistency), found)?;
+        if found.counts.keys().any(|name| self.consistency.is_ruled_out_by(name)) {
+            return Ok(Some(()));
+        }
+        if let Some(rules) = Guarantee::rules(self.consistency)
+            && (atomic || planted(Bug::BrokenReadsTrusted))
+            && known.keeps(rules)?
+        {
+            return Ok(Some(()));
+        }
         match Weak::of(self.consistency) {
             Some((Weak::ParallelSnapshot, anomaly)) => match single(found) {
                 Some(proof) => found.add(anomaly, || proof),
@@ -176,12 +194,7 @@ impl ListAppend {
             }
             // Who sees all of a transaction, or nothing, does not miss any of it later.
             None if is(&["monotonic-atomic-view"]) => {
-                let atomic = |name: &&str| {
-                    Consistency::parse("read-atomic")
-                        .is_ok_and(|level| !level.is_ruled_out_by(name))
-                };
-                if !found.counts.keys().all(atomic) || known.violation(Weak::ReadAtomic)?.is_some()
-                {
+                if !atomic || known.violation(Weak::ReadAtomic)?.is_some() {
                     return Ok(None);
                 }
             }

@@ -44,6 +44,9 @@ enum Claim {
     UnlessUnseen,
     /// But where two reads of a list disagree about the order of appends.
     UnlessForked,
+    /// Where it holds, and where a session breaks one of these guarantees on a single key, but where two
+    /// reads of a list disagree, or show something twice.
+    WhereItHolds(&'static [Guarantee]),
     /// At least where one of the first levels holds, or one of the second ones does not, but not where
     /// appends were not seen, as above.
     Between(&'static [&'static str], &'static [&'static str]),
@@ -67,10 +70,12 @@ const SI: &[&str] = &["snapshot-isolation"];
 const LOST_UPDATE: &str = "lost-update";
 /// What the strongest level alone implies.
 const STRONGEST: Claim = Claim::Between(&["strict-serializable"], &[]);
+/// What a serial order implies that keeps to the order of processes.
+const SERIAL: Claim = Claim::Between(&["strong-session-serializable"], &[]);
 
 /// All levels.
 const EVERY: &[Level] = {
-    use self::Claim::{Between, Decided, UnlessForked, UnlessUnseen};
+    use self::Claim::{Between, Decided, UnlessForked, UnlessUnseen, WhereItHolds};
     use self::Forbids::*;
     use self::Guarantee::*;
     use self::Isolation::{Serial, Snapshot};
@@ -78,6 +83,10 @@ const EVERY: &[Level] = {
     use self::OrderKind::{Data, Process, RealTime};
     use self::Sees::{Atomically, Causally, Prefixes, Updates, UpdatesAlone};
     const VIEW: &[&str] = &["consistent-view"];
+    const SESSIONS: Claim = Between(&["strong-session-serializable"], &["serializable"]);
+    const PRAM: &[Guarantee] = &[MonotonicReads, MonotonicWrites, ReadYourWrites];
+    const CAUSAL: &[Guarantee] =
+        &[MonotonicReads, MonotonicWrites, ReadYourWrites, WritesFollowReads];
     const RC_UPDATE: &[&str] = &["read-committed", LOST_UPDATE];
     &[
         of("read-uncommitted", Uncommitted(Data), UnlessForked, Decided),
@@ -122,24 +131,29 @@ const EVERY: &[Level] = {
         of("snapshot-isolation", Ordered(Snapshot, Data), Decided, Decided),
         of("strong-session-snapshot-isolation", Ordered(Snapshot, Process), Decided, Decided),
         of("strong-snapshot-isolation", Ordered(Snapshot, RealTime), Decided, Decided),
-        of(
-            "view-serializable",
-            Ordered(Serial, Data),
-            Between(&["serializable"], &[]),
-            Between(&["serializable"], &[]),
-        ),
+        of("view-serializable", Ordered(Serial, Data), Decided, Decided),
         of("serializable", Ordered(Serial, Data), Decided, Decided),
         of("strong-session-serializable", Ordered(Serial, Process), Decided, Decided),
         of("strict-serializable", Ordered(Serial, RealTime), Decided, Decided),
-        of("1SR", Ordered(Serial, Data), STRONGEST, STRONGEST),
-        of("session-serializable", Ordered(Serial, Process), STRONGEST, STRONGEST),
-        of("monotonic-reads", Guaranteed(MonotonicReads), STRONGEST, STRONGEST),
-        of("monotonic-writes", Guaranteed(MonotonicWrites), STRONGEST, STRONGEST),
-        of("read-your-writes", Guaranteed(ReadYourWrites), STRONGEST, STRONGEST),
-        of("writes-follow-reads", Guaranteed(WritesFollowReads), STRONGEST, STRONGEST),
-        of("PRAM", Guaranteed(Pram), STRONGEST, STRONGEST),
-        of("causal", Guaranteed(Causal), STRONGEST, STRONGEST),
-        of("sequential", Ordered(Serial, Process), STRONGEST, STRONGEST),
+        of("1SR", Ordered(Serial, Data), Decided, Decided),
+        of("session-serializable", Ordered(Serial, Process), SESSIONS, SESSIONS),
+        of("monotonic-reads", Guaranteed(MonotonicReads), WhereItHolds(&[MonotonicReads]), SERIAL),
+        of(
+            "monotonic-writes",
+            Guaranteed(MonotonicWrites),
+            WhereItHolds(&[MonotonicWrites]),
+            SERIAL,
+        ),
+        of("read-your-writes", Guaranteed(ReadYourWrites), WhereItHolds(&[ReadYourWrites]), SERIAL),
+        of(
+            "writes-follow-reads",
+            Guaranteed(WritesFollowReads),
+            WhereItHolds(&[WritesFollowReads]),
+            SERIAL,
+        ),
+        of("PRAM", Guaranteed(Pram), WhereItHolds(PRAM), SERIAL),
+        of("causal", Guaranteed(Causal), WhereItHolds(CAUSAL), SERIAL),
+        of("sequential", Ordered(Serial, Process), SERIAL, SERIAL),
         of("linearizable", Ordered(Serial, RealTime), STRONGEST, STRONGEST),
     ]
 };
@@ -196,6 +210,13 @@ impl Truth {
                     Claim::Decided => expected.is_some(),
                     Claim::UnlessForked => expected.is_some() && !is_forked(small),
                     Claim::UnlessUnseen => expected.is_some() && !two_unseen(small),
+                    Claim::WhereItHolds(guarantees) => {
+                        let broken = |&kept: &Guarantee| small.is_broken_on_a_key(kept);
+                        expected == Some(true)
+                            || !is_forked(small)
+                                && !shows_twice(small)
+                                && guarantees.iter().any(broken)
+                    }
                     Claim::Between(_, without) if without.contains(&LOST_UPDATE) => {
                         loses_an_update(small) || !two_unseen(small) && self.is_between(claim)
                     }
@@ -267,6 +288,13 @@ fn is_forked(small: &Small) -> bool {
     })
 }
 
+/// Whether an acknowledged read shows something twice.
+fn shows_twice(small: &Small) -> bool {
+    let acknowledged = small.txns.iter().filter(|txn| txn.kind == OpType::Ok);
+    let mut reads = acknowledged.flat_map(|txn| &txn.mops).map(|mop| &mop.read);
+    reads.any(|read| (1..read.len()).any(|at| read[..at].contains(&read[at])))
+}
+
 /// Gives the transactions to two processes, one after the other in any order.
 fn in_sessions(random: &mut Random, mut small: Small) -> Small {
     let mut places: Vec<usize> = (0..small.txns.len()).collect();
@@ -332,6 +360,7 @@ fn agree(append: bool) {
             Claim::Decided | Claim::UnlessUnseen | Claim::UnlessForked => {
                 assert!(invalid > judged / 100 && unknown < judged / 5, "{said}");
             }
+            Claim::WhereItHolds(_) => assert!(invalid > judged / 100, "{said}"),
             Claim::Between(_, without) => {
                 assert!(without.is_empty() || invalid > judged / 50, "{said}");
             }

@@ -172,6 +172,12 @@ const CYCLES: &[&str] = &[
     "causal-cerone-cycle-exists",
     "prefix-cycle-exists",
     "parallel-snapshot-isolation-cycle-exists",
+    "view-serializable-cycle-exists",
+    "1SR-cycle-exists",
+    "monotonic-reads-cycle-exists",
+    "monotonic-writes-cycle-exists",
+    "read-your-writes-cycle-exists",
+    "writes-follow-reads-cycle-exists",
 ];
 
 const ORDERS: &[&str] = &[
@@ -182,6 +188,8 @@ const ORDERS: &[&str] = &[
     "strong-session-snapshot-isolation-cycle-exists",
     "strong-snapshot-isolation-cycle-exists",
     "PL-SS-cycle-exists",
+    "view-serializable-cycle-exists",
+    "1SR-cycle-exists",
 ];
 
 const OTHERS: &[&str] = &[
@@ -195,6 +203,7 @@ const OTHERS: &[&str] = &[
     "incompatible-order",
     "garbage-read",
     "cyclic-versions",
+    "1SR-cycle-exists",
 ];
 
 /// Whatever is shown, no level is ruled out that holds; what does not stand up is said to be a fault of
