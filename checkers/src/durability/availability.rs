@@ -2,6 +2,7 @@
 
 use deposed_history::{History, Outcome};
 
+use super::planted::{Bug, planted};
 use super::{vacuous, whole};
 use crate::{Analysis, Budget, Checker, Undecided};
 
@@ -29,7 +30,7 @@ impl Checker for Availability {
         for call in history.calls() {
             let window = &mut windows[(history.op(call.invoke).time() / width) as usize];
             window.0 += u64::from(call.outcome == Outcome::Ok);
-            window.1 += 1;
+            window.1 += u64::from(call.complete.is_some() || !planted(Bug::OnlyAnswersCount));
         }
         let (ok, all) = windows.iter().fold((0, 0), |sum, w| (sum.0 + w.0, sum.1 + w.1));
         if all == 0 {
@@ -40,7 +41,7 @@ impl Checker for Availability {
         let shares = windows.iter().filter(|w| w.1 > 0).map(|w| w.0 as f64 / w.1 as f64);
         let worst = shares.fold(1.0, f64::min);
         let mut undecided = Vec::new();
-        if share < self.goal {
+        if share < self.goal && !planted(Bug::GoalIgnored) {
             undecided.push(Undecided {
                 key: None,
                 window: whole(history),

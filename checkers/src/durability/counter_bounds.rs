@@ -7,6 +7,7 @@
 
 use deposed_history::{History, Outcome, ValueRef};
 
+use super::planted::{Bug, planted};
 use super::{LISTED_MAX, is_f, vacuous};
 use crate::{Analysis, Anomaly, Budget, Checker};
 
@@ -70,11 +71,13 @@ fn collect(history: &History) -> (Vec<(u32, Step)>, Vec<Read>, Vec<Anomaly>) {
     for call in history.calls() {
         if adds(call.invoke) {
             let Some(amount) = amount(history.op(call.invoke).value()) else { continue };
-            if call.outcome == Outcome::Fail {
+            if call.outcome == Outcome::Fail && !planted(Bug::FailedIncrementsCount) {
                 continue;
             }
+            let amount = if planted(Bug::SignsIgnored) { amount.abs() } else { amount };
             steps.push((call.invoke, Step::AddBegins { amount }));
-            if let (Outcome::Ok, Some(complete)) = (call.outcome, call.complete) {
+            let ended = call.outcome == Outcome::Ok || planted(Bug::OpenAddsEnd);
+            if let Some(complete) = call.complete.filter(|_| ended) {
                 steps.push((complete, Step::AddEnds { amount }));
             }
         } else if is_read(call.invoke) {
@@ -120,6 +123,11 @@ fn sweep(steps: &[(u32, Step)], reads: &mut [Read]) {
             Step::AddBegins { amount } => begun_minus += amount,
             Step::AddEnds { amount } if amount >= 0 => certain_plus += amount,
             Step::AddEnds { amount } => certain_minus += amount,
+            Step::ReadBegins { .. } if planted(Bug::CertainAddsIgnored) => {}
+            Step::ReadEnds { read } if planted(Bug::AddsUnderWayIgnored) => {
+                reads[read].lower += certain_minus;
+                reads[read].upper += certain_plus;
+            }
             Step::ReadBegins { read } => {
                 reads[read].lower = certain_plus;
                 reads[read].upper = certain_minus;

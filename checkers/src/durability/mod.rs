@@ -10,7 +10,10 @@
 mod availability;
 mod counter_bounds;
 mod lease_expiry;
+mod planted;
 mod set_full;
+#[cfg(test)]
+mod tests;
 mod total_queue;
 mod unique_ids;
 

@@ -16,6 +16,7 @@ use std::collections::BTreeMap;
 use deposed_history::{History, Outcome, ValueRef};
 use rustc_hash::FxHashMap;
 
+use super::planted::{Bug, planted};
 use super::{LISTED_MAX, is_f, vacuous};
 use crate::{Analysis, Anomaly, Budget, Checker};
 
@@ -81,6 +82,9 @@ impl Checker for SetFull {
                 }
             };
             if element.add.is_none() {
+                if planted(Bug::UnexpectedIgnored) {
+                    continue;
+                }
                 count("unexpected");
                 report(unexpected(history, &reads, *value, element));
                 continue;
@@ -155,7 +159,8 @@ fn elements<'h>(history: &'h History, reads: &[Read]) -> Vec<(ValueRef<'h>, Elem
     let mut order: Vec<(ValueRef<'h>, Element)> = Vec::new();
     let mut place: FxHashMap<ValueRef<'h>, usize> = FxHashMap::default();
     for call in history.calls() {
-        if call.outcome == Outcome::Fail || !adds(call.invoke) {
+        let failed = call.outcome == Outcome::Fail && !planted(Bug::FailedAddsCount);
+        if failed || !adds(call.invoke) {
             continue;
         }
         let value = history.op(call.invoke).value();
@@ -166,7 +171,8 @@ fn elements<'h>(history: &'h History, reads: &[Read]) -> Vec<(ValueRef<'h>, Elem
         let element = &mut order[at].1;
         element.add.get_or_insert(call.invoke);
         if call.outcome == Outcome::Ok {
-            let known = call.complete.into_iter().chain(element.known).min();
+            let end = if planted(Bug::AddsCountAtOnce) { Some(call.invoke) } else { call.complete };
+            let known = end.into_iter().chain(element.known).min();
             element.known = known;
         }
     }
@@ -184,7 +190,8 @@ fn elements<'h>(history: &'h History, reads: &[Read]) -> Vec<(ValueRef<'h>, Elem
                 continue;
             }
             element.seen.push(number);
-            element.known = [element.known, Some(read.complete)].into_iter().flatten().min();
+            let seen = Some(read.complete).filter(|_| !planted(Bug::SeenIsNotKnown));
+            element.known = [element.known, seen].into_iter().flatten().min();
         }
     }
     order
@@ -194,7 +201,8 @@ fn elements<'h>(history: &'h History, reads: &[Read]) -> Vec<(ValueRef<'h>, Elem
 /// saw it, so all elements together cost no more than the reads are long.
 fn fate(element: &Element, reads: &[Read]) -> Fate {
     let Some(known) = element.known else { return Fate::NeverRead };
-    let first_after = reads.partition_point(|read| read.invoke <= known) as u32;
+    let early = planted(Bug::EarlyReadsCount);
+    let first_after = reads.partition_point(|read| read.invoke <= known && !early) as u32;
     let end = reads.len() as u32;
     let mut last_missed = end;
     for &seen in element.seen.iter().rev() {
@@ -213,7 +221,8 @@ fn fate(element: &Element, reads: &[Read]) -> Fate {
         };
     }
     let missed = last_missed - 1;
-    if last_missed < end { Fate::Stale(missed) } else { Fate::Lost(missed) }
+    let seen_again = last_missed < end && !planted(Bug::StaleIsLost);
+    if seen_again { Fate::Stale(missed) } else { Fate::Lost(missed) }
 }
 
 fn missed(

@@ -7,6 +7,7 @@ use std::collections::BTreeMap;
 use deposed_history::{History, Outcome, ValueRef};
 use rustc_hash::FxHashMap;
 
+use super::planted::{Bug, planted};
 use super::{LISTED_MAX, is_f, vacuous, whole};
 use crate::{Analysis, Anomaly, Budget, Checker, Undecided};
 
@@ -45,12 +46,13 @@ impl Checker for TotalQueue {
         let (mut lost_witness, mut unexpected_witness) = (Vec::new(), Vec::new());
         for (value, fate) in &fates {
             acknowledged += fate.acknowledged;
-            let missing = fate.acknowledged.saturating_sub(fate.dequeued);
+            let once = planted(Bug::CopiesIgnored) && fate.dequeued > 0;
+            let missing = fate.acknowledged.saturating_sub(fate.dequeued) * u64::from(!once);
             if missing > 0 {
                 lost += missing;
                 lost_witness.push((*value, *fate));
             }
-            if fate.attempts == 0 {
+            if fate.attempts == 0 && !planted(Bug::UnexpectedIgnored) {
                 unexpected += fate.dequeued;
                 unexpected_witness.push((*value, *fate));
             } else {
@@ -150,14 +152,17 @@ fn collect(history: &History) -> (Vec<(ValueRef<'_>, Fate)>, Unseen) {
                     fate.dequeued += 1;
                     fate.dequeue.get_or_insert(call.invoke);
                 }),
+                (Outcome::Info, _) if planted(Bug::CrashedDequeuesIgnored) => {}
+                (Outcome::Info, _) if planted(Bug::DequeuesTakeAll) => unseen.drains += 1,
                 (Outcome::Info, _) => unseen.dequeues += 1,
                 _ => {}
             }
         } else if drains(call.invoke) {
-            if call.outcome == Outcome::Info {
+            if call.outcome == Outcome::Info && !planted(Bug::CrashedDrainsIgnored) {
                 unseen.drains += 1;
             }
-            if call.outcome == Outcome::Fail {
+            let untold = call.outcome == Outcome::Info && planted(Bug::ToldIgnored);
+            if call.outcome == Outcome::Fail || untold || planted(Bug::DrainsIgnored) {
                 continue;
             }
             for value in completed.and_then(ValueRef::as_list).into_iter().flat_map(|l| l.iter()) {

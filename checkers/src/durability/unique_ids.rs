@@ -3,6 +3,7 @@
 use deposed_history::{History, Outcome, ValueRef};
 use rustc_hash::FxHashMap;
 
+use super::planted::{Bug, planted};
 use super::{LISTED_MAX, is_f, vacuous};
 use crate::{Analysis, Anomaly, Budget, Checker};
 
@@ -21,11 +22,16 @@ impl Checker for UniqueIds {
         let mut anomalies = Vec::new();
         let mut duplicated = 0u64;
         let mut acknowledged = 0u64;
-        for call in history.calls().iter().filter(|c| generates(c.invoke)) {
-            let (Outcome::Ok, Some(complete)) = (call.outcome, call.complete) else { continue };
+        for call in
+            history.calls().iter().filter(|c| generates(c.invoke) || planted(Bug::AllCallsGenerate))
+        {
+            let ended = call.outcome == Outcome::Ok || planted(Bug::OpenIdsCount);
+            let Some(complete) = call.complete.filter(|_| ended) else { continue };
             acknowledged += 1;
             let id = history.op(complete).value();
-            if let Some(&earlier) = first.get(&id) {
+            if let Some(&earlier) = first.get(&id)
+                && !planted(Bug::SecondIdIgnored)
+            {
                 duplicated += 1;
                 if anomalies.len() < LISTED_MAX {
                     anomalies.push(duplicate(history, id, earlier, call.invoke));

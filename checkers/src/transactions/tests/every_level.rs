@@ -14,7 +14,7 @@ use super::anomalies::loses_an_update;
 use super::oracle::{self, KEYS, Sees, Small, written};
 use super::phenomena::Forbids;
 use super::sessions::Guarantee;
-use super::simulator::Random;
+use super::simulator::{self, Random, Simulation};
 use super::{check, fuzz, level};
 use crate::transactions::isolation::Isolation;
 use crate::transactions::level::{Consistency, OrderKind};
@@ -376,4 +376,34 @@ fn every_level_of_lists_is_judged_as_by_brute_force() {
 #[test]
 fn every_level_of_registers_is_judged_as_by_brute_force() {
     agree(false);
+}
+
+/// Levels of which nothing is known after ten thousand transactions on a simulated store.
+fn left_open(isolation: simulator::Isolation) -> Vec<&'static str> {
+    let history = Simulation { isolation, invocations: 10_000, ..Simulation::default() }.run();
+    let verdicts =
+        EVERY.iter().map(|level| (level.name, check(true, &history, level.name).verdict));
+    verdicts.filter(|(_, verdict)| *verdict == Verdict::Unknown).map(|(name, _)| name).collect()
+}
+
+/// Each store is judged at all levels; what is left open is known.
+#[test]
+fn long_histories_of_lists_leave_few_levels_open() {
+    use simulator::Isolation::{ReadCommitted, ReadUncommitted, Snapshot, StrictSerializable};
+    const SESSIONS: [&str; 8] = [
+        "monotonic-reads",
+        "monotonic-writes",
+        "read-your-writes",
+        "writes-follow-reads",
+        "PRAM",
+        "causal",
+        "sequential",
+        "linearizable",
+    ];
+    let nothing: [&str; 0] = [];
+    assert_eq!(left_open(StrictSerializable), nothing);
+    assert_eq!(left_open(Snapshot), ["update-serializable", "sequential", "linearizable"]);
+    let views = ["monotonic-atomic-view", "monotonic-view", "monotonic-snapshot-read"];
+    assert_eq!(left_open(ReadCommitted), [&views[..], &SESSIONS[..]].concat());
+    assert_eq!(left_open(ReadUncommitted), SESSIONS);
 }

@@ -1,0 +1,604 @@
+//! The counting checkers against small cases with known answers, and against their definitions
+//! evaluated by brute force on random histories.
+
+use deposed_history::{Header, History, Op, OpType, Process, Value};
+
+use super::planted::{Bug, plant};
+use crate::{
+    Analysis, Availability, Budget, Checker, CounterBounds, SetFull, TotalQueue, UniqueIds, Verdict,
+};
+
+/// `(process, kind, f, value)`: time is ten times the position.
+type Event = (u32, OpType, &'static str, Value);
+
+const INVOKE: OpType = OpType::Invoke;
+const OK: OpType = OpType::Ok;
+const FAIL: OpType = OpType::Fail;
+const INFO: OpType = OpType::Info;
+
+fn history(events: &[Event]) -> History {
+    let ops: Vec<Op> = events
+        .iter()
+        .enumerate()
+        .map(|(i, (process, kind, f, value))| Op {
+            index: i as u64,
+            time: i as u64 * 10,
+            ..Op::new(*kind, Process::Client(*process), f, value.clone())
+        })
+        .collect();
+    History::from_ops(Header::default(), &ops)
+}
+
+fn ints(items: &[i64]) -> Value {
+    Value::List(items.iter().map(|&n| Value::Int(n)).collect())
+}
+
+/// A call that nothing overlaps.
+fn call(process: u32, f: &'static str, kind: OpType, argument: Value, result: Value) -> [Event; 2] {
+    [(process, INVOKE, f, argument), (process, kind, f, result)]
+}
+
+fn check(checker: &dyn Checker, events: &[Event]) -> Analysis {
+    checker.check(&history(events), &Budget::unlimited())
+}
+
+fn names(analysis: &Analysis) -> Vec<&str> {
+    analysis.anomalies.iter().map(|a| a.name.as_str()).collect()
+}
+
+#[test]
+fn an_empty_history_proves_nothing() {
+    let checkers: [&dyn Checker; 5] =
+        [&SetFull::default(), &TotalQueue, &CounterBounds, &UniqueIds, &Availability { goal: 0.5 }];
+    for checker in checkers {
+        let analysis = check(checker, &[]);
+        assert_eq!(analysis.verdict, Verdict::Unknown, "{}", checker.name());
+        assert!(analysis.undecided[0].reason.starts_with("vacuous"), "{}", checker.name());
+    }
+}
+
+#[test]
+fn an_acknowledged_element_that_no_later_read_sees_is_lost() {
+    let events = [
+        call(0, "add", OK, 1.into(), 1.into()),
+        call(0, "add", OK, 2.into(), 2.into()),
+        call(1, "read", OK, Value::Nil, ints(&[1])),
+    ]
+    .concat();
+    let analysis = check(&SetFull::default(), &events);
+    assert_eq!(names(&analysis), ["lost-element"]);
+    assert_eq!(analysis.anomalies[0].witness, [2, 4]);
+}
+
+#[test]
+fn an_element_missed_once_and_seen_again_is_stale_and_only_a_linearizable_set_minds() {
+    let events = [
+        call(0, "add", OK, 1.into(), 1.into()),
+        call(1, "read", OK, Value::Nil, ints(&[])),
+        call(1, "read", OK, Value::Nil, ints(&[1])),
+    ]
+    .concat();
+    let lenient = check(&SetFull::default(), &events);
+    assert_eq!(lenient.verdict, Verdict::Valid);
+    assert_eq!(lenient.details["stale"], 1);
+    assert_eq!(lenient.details["worst_stale_ns"], 10);
+    let strict = check(&SetFull { linearizable: true }, &events);
+    assert_eq!(names(&strict), ["stale-element"]);
+}
+
+#[test]
+fn duplicates_and_elements_nobody_added_are_violations() {
+    let events = [
+        call(0, "add", OK, 1.into(), 1.into()),
+        call(0, "add", FAIL, 2.into(), 2.into()),
+        call(1, "read", OK, Value::Nil, ints(&[1, 2, 1])),
+    ]
+    .concat();
+    assert_eq!(
+        names(&check(&SetFull::default(), &events)),
+        ["duplicate-elements", "unexpected-element"]
+    );
+}
+
+#[test]
+fn an_indeterminate_add_may_be_seen_or_not() {
+    for seen in [&[][..], &[1][..]] {
+        let events = [
+            call(0, "add", INFO, 1.into(), 1.into()),
+            call(2, "add", OK, 5.into(), 5.into()),
+            call(1, "read", OK, Value::Nil, ints(&[seen, &[5]].concat())),
+        ]
+        .concat();
+        assert_eq!(check(&SetFull::default(), &events).verdict, Verdict::Valid, "{seen:?}");
+    }
+}
+
+#[test]
+fn a_queue_that_loses_an_element_is_caught_unless_a_crash_may_have_taken_it() {
+    let lost = [
+        call(0, "enqueue", OK, 1.into(), 1.into()),
+        call(0, "enqueue", OK, 2.into(), 2.into()),
+        call(1, "dequeue", OK, Value::Nil, 1.into()),
+    ]
+    .concat();
+    assert_eq!(names(&check(&TotalQueue, &lost)), ["lost-element"]);
+
+    let crashed =
+        [lost.clone(), call(2, "dequeue", INFO, Value::Nil, Value::Nil).to_vec()].concat();
+    assert_eq!(check(&TotalQueue, &crashed).verdict, Verdict::Unknown);
+
+    let told = [lost.clone(), call(2, "drain", INFO, Value::Nil, ints(&[2])).to_vec()].concat();
+    assert_eq!(check(&TotalQueue, &told).verdict, Verdict::Valid);
+
+    // Two are missing, and one crashed dequeue cannot have taken both.
+    let two = [
+        call(0, "enqueue", OK, 1.into(), 1.into()),
+        call(0, "enqueue", OK, 2.into(), 2.into()),
+        call(1, "dequeue", INFO, Value::Nil, Value::Nil),
+    ]
+    .concat();
+    let analysis = check(&TotalQueue, &two);
+    assert_eq!((analysis.verdict, analysis.anomaly_count), (Verdict::Invalid, 1));
+}
+
+#[test]
+fn an_element_that_was_never_put_in_is_unexpected() {
+    let events = [
+        call(0, "enqueue", FAIL, 1.into(), 1.into()),
+        call(1, "dequeue", OK, Value::Nil, 1.into()),
+    ]
+    .concat();
+    assert_eq!(names(&check(&TotalQueue, &events)), ["unexpected-element"]);
+}
+
+#[test]
+fn ids_are_unique_or_named() {
+    let events = [
+        call(0, "generate", OK, Value::Nil, "a".into()),
+        call(1, "generate", OK, Value::Nil, "b".into()),
+        call(2, "generate", OK, Value::Nil, "a".into()),
+    ]
+    .concat();
+    let analysis = check(&UniqueIds, &events);
+    assert_eq!(analysis.anomalies[0].witness, [0, 4]);
+    assert_eq!(check(&UniqueIds, &events[..4]).verdict, Verdict::Valid);
+}
+
+#[test]
+fn a_counter_takes_failed_joint_and_negative_adds_for_what_they_are() {
+    let base = [
+        call(0, "add", OK, ints(&[2, 3]), ints(&[2, 3])),
+        call(0, "add", FAIL, 100.into(), 100.into()),
+        call(1, "add", INFO, Value::Int(-4), Value::Int(-4)),
+    ]
+    .concat();
+    for (value, verdict) in [
+        (5, Verdict::Valid),
+        (1, Verdict::Valid),
+        (6, Verdict::Invalid),
+        (0, Verdict::Invalid),
+        (105, Verdict::Invalid),
+    ] {
+        let events =
+            [base.clone(), call(2, "read", OK, Value::Nil, value.into()).to_vec()].concat();
+        assert_eq!(check(&CounterBounds, &events).verdict, verdict, "read {value}");
+    }
+}
+
+#[test]
+fn availability_below_the_goal_leaves_the_verdict_open() {
+    let events =
+        [call(0, "read", OK, Value::Nil, 1.into()), call(0, "read", FAIL, Value::Nil, Value::Nil)]
+            .concat();
+    assert_eq!(check(&Availability { goal: 0.5 }, &events).verdict, Verdict::Valid);
+    assert_eq!(check(&Availability { goal: 0.6 }, &events).verdict, Verdict::Unknown);
+}
+
+/// A small deterministic source of randomness (xorshift).
+struct Dice(u64);
+
+impl Dice {
+    fn roll(&mut self, sides: u64) -> u64 {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        self.0 % sides
+    }
+}
+
+/// What was said of a history, or the history.
+fn agreed(agrees: bool, verdict: Verdict, events: &[Event]) -> Result<Verdict, String> {
+    agrees.then_some(verdict).ok_or_else(|| format!("{verdict}: {events:?}"))
+}
+
+/// Random interleaved calls of three processes; `argument` and `result` make the values.
+fn random(
+    dice: &mut Dice,
+    length: usize,
+    mut make: impl FnMut(&mut Dice) -> (&'static str, Value),
+    mut result: impl FnMut(&mut Dice, &'static str, &Value) -> Value,
+) -> Vec<Event> {
+    let mut open: Vec<Option<(&'static str, Value)>> = vec![None; 3];
+    let mut names: Vec<u32> = vec![0, 1, 2];
+    let mut events = Vec::new();
+    for _ in 0..length {
+        let at = dice.roll(3) as usize;
+        match open[at].take() {
+            None => {
+                let (f, value) = make(dice);
+                events.push((names[at], INVOKE, f, value.clone()));
+                open[at] = Some((f, value));
+            }
+            Some((f, value)) => {
+                let kind = [OK, OK, OK, FAIL, INFO][dice.roll(5) as usize];
+                let value = if kind == OK { result(dice, f, &value) } else { value };
+                events.push((names[at], kind, f, value));
+                if kind == INFO {
+                    names[at] += 3;
+                }
+            }
+        }
+    }
+    events
+}
+
+/// The definition of a lost or stale element, word for word, quadratic.
+fn set_oracle(history: &History) -> (u64, u64) {
+    let calls = history.calls();
+    let value_of = |at: u32| history.op(at).value().to_value();
+    let is = |at: u32, f: &str| history.op(at).f() == f;
+    let reads: Vec<(u32, u32, Vec<Value>)> = calls
+        .iter()
+        .filter(|c| is(c.invoke, "read") && c.outcome == deposed_history::Outcome::Ok)
+        .map(|c| {
+            let seen = value_of(c.complete.expect("it ended")).as_list().expect("a list").to_vec();
+            (c.invoke, c.complete.expect("it ended"), seen)
+        })
+        .collect();
+    let mut elements: Vec<Value> = Vec::new();
+    for call in calls {
+        if is(call.invoke, "add") && call.outcome != deposed_history::Outcome::Fail {
+            let value = value_of(call.invoke);
+            if !elements.contains(&value) {
+                elements.push(value);
+            }
+        }
+    }
+    let (mut lost, mut stale) = (0, 0);
+    for element in elements {
+        let acknowledged = calls
+            .iter()
+            .filter(|c| {
+                is(c.invoke, "add")
+                    && c.outcome == deposed_history::Outcome::Ok
+                    && value_of(c.invoke) == element
+            })
+            .map(|c| c.complete.expect("it ended"));
+        let seen = reads.iter().filter(|r| r.2.contains(&element)).map(|r| r.1);
+        let Some(known) = acknowledged.chain(seen).min() else { continue };
+        let missed = reads.iter().filter(|r| r.0 > known && !r.2.contains(&element)).map(|r| r.0);
+        let Some(last_missed) = missed.max() else { continue };
+        if reads.iter().any(|r| r.0 > last_missed && r.2.contains(&element)) {
+            stale += 1;
+        } else {
+            lost += 1;
+        }
+    }
+    (lost, stale)
+}
+
+/// What the set checker and the definition do not agree on, if anything, in a random history; and what it said.
+fn set_differs(dice: &mut Dice) -> Result<Verdict, String> {
+    let length = 4 + dice.roll(16) as usize;
+    let events = random(
+        dice,
+        length,
+        |dice| {
+            if dice.roll(2) == 0 {
+                ("add", Value::Int(dice.roll(4) as i64))
+            } else {
+                ("read", Value::Nil)
+            }
+        },
+        |dice, f, value| {
+            if f == "add" {
+                return value.clone();
+            }
+            let bits = dice.roll(16);
+            Value::List((0..4).filter(|b| bits >> b & 1 == 1).map(Value::Int).collect())
+        },
+    );
+    let history = history(&events);
+    let analysis = SetFull::default().check(&history, &Budget::unlimited());
+    let (lost, stale) = set_oracle(&history);
+    let said = (&analysis.details["lost"], &analysis.details["stale"]);
+    let added = |value: i64| {
+        events.iter().enumerate().any(|(at, (process, kind, f, v))| {
+            let end = events[at + 1..].iter().find(|(other, ..)| other == process);
+            let may_have = end.is_none_or(|event| event.1 != FAIL);
+            *kind == INVOKE && *f == "add" && v.as_int() == Some(value) && may_have
+        })
+    };
+    let seen = |value: i64| {
+        events.iter().any(|(_, kind, f, v)| {
+            let shows = v.as_list().is_some_and(|list| list.contains(&Value::Int(value)));
+            *kind == OK && *f == "read" && shows
+        })
+    };
+    let unexpected = (0..4).filter(|&v| seen(v) && !added(v)).count();
+    let unexpected = &serde_json::json!(unexpected);
+    let details = &analysis.details;
+    let agrees = said == (&lost.into(), &stale.into()) && details["unexpected"] == *unexpected;
+    let wrong = lost > 0 || *unexpected != 0;
+    let agrees = agrees && (analysis.verdict == Verdict::Invalid) == wrong;
+    agreed(agrees, analysis.verdict, &events)
+}
+
+/// Every value a read may return, by trying every choice of the optional adds.
+fn counter_oracle(history: &History) -> bool {
+    use deposed_history::Outcome;
+    let calls = history.calls();
+    calls.iter().filter(|c| history.op(c.invoke).f() == "read" && c.outcome == Outcome::Ok).all(
+        |read| {
+            let (mut certain, mut optional) = (0i64, Vec::new());
+            for add in calls.iter().filter(|c| history.op(c.invoke).f() == "add") {
+                let amount = history.op(add.invoke).value().as_int().expect("a number");
+                let complete = read.complete.expect("it ended");
+                if add.outcome == Outcome::Fail || add.invoke > complete {
+                    continue;
+                }
+                if add.outcome == Outcome::Ok && add.complete.expect("it ended") < read.invoke {
+                    certain += amount;
+                } else {
+                    optional.push(amount);
+                }
+            }
+            let sums = (0..1u32 << optional.len()).map(|choice| {
+                certain
+                    + optional
+                        .iter()
+                        .enumerate()
+                        .filter(|(i, _)| choice >> i & 1 == 1)
+                        .map(|(_, n)| n)
+                        .sum::<i64>()
+            });
+            let (lower, upper) =
+                sums.fold((i64::MAX, i64::MIN), |(l, u), sum| (l.min(sum), u.max(sum)));
+            let seen =
+                history.op(read.complete.expect("it ended")).value().as_int().expect("a number");
+            (lower..=upper).contains(&seen)
+        },
+    )
+}
+
+/// The same of the counter.
+fn counter_differs(dice: &mut Dice) -> Result<Verdict, String> {
+    let length = 4 + dice.roll(14) as usize;
+    let events = random(
+        dice,
+        length,
+        |dice| {
+            if dice.roll(3) > 0 {
+                ("add", Value::Int(dice.roll(7) as i64 - 3))
+            } else {
+                ("read", Value::Nil)
+            }
+        },
+        |dice, f, value| {
+            if f == "add" { value.clone() } else { Value::Int(dice.roll(9) as i64 - 4) }
+        },
+    );
+    let history = history(&events);
+    let analysis = CounterBounds.check(&history, &Budget::unlimited());
+    let expected = counter_oracle(&history);
+    agreed((analysis.verdict != Verdict::Invalid) == expected, analysis.verdict, &events)
+}
+
+/// Whether crashed calls can have taken all elements that never came out: every way to give them out is
+/// tried. A dequeue takes one, a drain any number.
+fn taken(missing: &[i64], dequeues: usize, drains: usize) -> bool {
+    let Some((_, rest)) = missing.split_first() else { return true };
+    let by_a_dequeue = (0..dequeues).any(|_| taken(rest, dequeues - 1, drains));
+    by_a_dequeue || (0..drains).any(|_| taken(rest, dequeues, drains))
+}
+
+/// The verdict on a queue, word for word: what was acknowledged comes out as often as it was put in, and
+/// nothing comes out that was not put in.
+fn queue_oracle(events: &[Event]) -> Verdict {
+    let ended = |name: &str, kinds: &[OpType]| -> Vec<(OpType, Value)> {
+        let of = events.iter().filter(|(_, kind, f, _)| *f == name && kinds.contains(kind));
+        of.map(|(_, kind, _, value)| (*kind, value.clone())).collect()
+    };
+    let ints = |value: &Value| -> Vec<i64> {
+        let one = value.as_int().into_iter();
+        one.chain(value.as_list().into_iter().flatten().filter_map(Value::as_int)).collect()
+    };
+    let open = || {
+        events.iter().enumerate().filter(|(at, (process, kind, ..))| {
+            *kind == INVOKE && !events[at + 1..].iter().any(|(other, ..)| other == process)
+        })
+    };
+    let crashed = |name: &str| {
+        let open = open().filter(|(_, (_, _, f, _))| *f == name).count();
+        ended(name, &[INFO]).len() + open
+    };
+    let put: Vec<i64> = ended("enqueue", &[OK]).iter().flat_map(|(_, v)| ints(v)).collect();
+    let mut may: Vec<i64> =
+        ended("enqueue", &[OK, INFO]).iter().flat_map(|(_, v)| ints(v)).collect();
+    may.extend(open().filter(|(_, e)| e.2 == "enqueue").flat_map(|(_, e)| ints(&e.3)));
+    let came: Vec<i64> = ended("dequeue", &[OK])
+        .iter()
+        .chain(&ended("drain", &[OK, INFO]))
+        .flat_map(|(_, value)| ints(value))
+        .collect();
+    let mut missing = put.clone();
+    for out in &came {
+        if let Some(at) = missing.iter().position(|element| element == out) {
+            missing.remove(at);
+        }
+    }
+    if came.iter().any(|out| !may.contains(out))
+        || !taken(&missing, crashed("dequeue"), crashed("drain"))
+    {
+        Verdict::Invalid
+    } else if !missing.is_empty() || put.is_empty() {
+        Verdict::Unknown
+    } else {
+        Verdict::Valid
+    }
+}
+
+/// The same of the queue.
+fn queue_differs(dice: &mut Dice) -> Result<Verdict, String> {
+    let length = 4 + dice.roll(14) as usize;
+    let careful = dice.roll(2) == 0;
+    let mut events = random(
+        dice,
+        length,
+        |dice| match dice.roll(8) {
+            0..4 => ("enqueue", Value::Int(dice.roll(3) as i64)),
+            4..7 => ("dequeue", Value::Nil),
+            _ => ("drain", Value::Nil),
+        },
+        |dice, f, value| match f {
+            "enqueue" => value.clone(),
+            "dequeue" if dice.roll(4) == 0 => Value::Nil,
+            "dequeue" => Value::Int(dice.roll(3) as i64),
+            _ => {
+                let bits = dice.roll(8);
+                Value::List((0..3).filter(|b| bits >> b & 1 == 1).map(Value::Int).collect())
+            }
+        },
+    );
+    // Some drains that crashed tell what they had taken so far.
+    for (_, kind, f, value) in &mut events {
+        if *f == "drain" && *kind == INFO && dice.roll(2) == 0 {
+            *value = ints(&[dice.roll(3) as i64]);
+        }
+    }
+    if careful {
+        events.extend(call(90, "drain", OK, Value::Nil, ints(&[0, 0, 1, 1, 2, 2])));
+    }
+    let expected = queue_oracle(&events);
+    let analysis = check(&TotalQueue, &events);
+    agreed(analysis.verdict == expected, expected, &events)
+}
+
+/// The same of ids.
+fn ids_differ(dice: &mut Dice) -> Result<Verdict, String> {
+    let length = 2 + dice.roll(12) as usize;
+    let events = random(
+        dice,
+        length,
+        |dice| ([("generate", Value::Nil), ("look", Value::Nil)][dice.roll(2) as usize]).clone(),
+        |dice, _, _| match dice.roll(12) {
+            at @ 0..9 => Value::Int(at as i64),
+            // Not the same as a number.
+            at => (at - 9).to_string().as_str().into(),
+        },
+    );
+    let ids: Vec<&Value> = events
+        .iter()
+        .filter(|(_, kind, f, _)| *kind == OK && *f == "generate")
+        .map(|(.., value)| value)
+        .collect();
+    let twice = (0..ids.len()).any(|at| ids[..at].contains(&ids[at]));
+    let expected = match (ids.is_empty(), twice) {
+        (true, _) => Verdict::Unknown,
+        (false, true) => Verdict::Invalid,
+        (false, false) => Verdict::Valid,
+    };
+    let analysis = check(&UniqueIds, &events);
+    agreed(analysis.verdict == expected, expected, &events)
+}
+
+/// The same of the share of calls that succeeded.
+fn availability_differs(dice: &mut Dice) -> Result<Verdict, String> {
+    let length = dice.roll(12) as usize;
+    let events = random(dice, length, |_| ("read", Value::Nil), |_, _, _| Value::Int(1));
+    let tenths = dice.roll(11);
+    let count = |kind| events.iter().filter(|event| event.1 == kind).count() as u64;
+    let enough = count(INVOKE) > 0 && 10 * count(OK) >= tenths * count(INVOKE);
+    let expected = if enough { Verdict::Valid } else { Verdict::Unknown };
+    let analysis = check(&Availability { goal: tenths as f64 / 10.0 }, &events);
+    agreed(analysis.verdict == expected, expected, &events)
+}
+
+/// Compares a checker with its definition on one random history.
+type Differs = fn(&mut Dice) -> Result<Verdict, String>;
+
+#[test]
+fn every_checker_agrees_with_its_definition() {
+    use Verdict::{Invalid, Unknown, Valid};
+    let all: [(Differs, &[Verdict]); 5] = [
+        (set_differs, &[Valid, Invalid, Unknown]),
+        (counter_differs, &[Valid, Invalid]),
+        (queue_differs, &[Valid, Invalid, Unknown]),
+        (ids_differ, &[Valid, Invalid, Unknown]),
+        (availability_differs, &[Valid, Unknown]),
+    ];
+    for (number, (differs, expected)) in all.into_iter().enumerate() {
+        let mut dice = Dice(0x5eed_1234_5678_9abc);
+        let mut verdicts = [0; 3];
+        for round in 0..4000 {
+            match differs(&mut dice) {
+                Ok(verdict) => verdicts[verdict as usize] += 1,
+                Err(history) => panic!("checker {number}, round {round}: {history}"),
+            }
+        }
+        // Nothing of that was said of too few histories to mean anything.
+        let said = |verdict: &Verdict| verdicts[*verdict as usize];
+        assert!(expected.iter().all(|verdict| said(verdict) > 50), "{number}: {verdicts:?}");
+    }
+}
+
+#[test]
+fn every_planted_bug_is_found() {
+    use Bug::*;
+    let bugs: [(Differs, &[Bug]); 5] = [
+        (
+            set_differs,
+            &[
+                AddsCountAtOnce,
+                SeenIsNotKnown,
+                FailedAddsCount,
+                StaleIsLost,
+                EarlyReadsCount,
+                UnexpectedIgnored,
+            ],
+        ),
+        (
+            counter_differs,
+            &[
+                AddsUnderWayIgnored,
+                CertainAddsIgnored,
+                OpenAddsEnd,
+                FailedIncrementsCount,
+                SignsIgnored,
+            ],
+        ),
+        (
+            queue_differs,
+            &[
+                UnexpectedIgnored,
+                CrashedDequeuesIgnored,
+                CrashedDrainsIgnored,
+                ToldIgnored,
+                CopiesIgnored,
+                DrainsIgnored,
+                DequeuesTakeAll,
+            ],
+        ),
+        (ids_differ, &[SecondIdIgnored, OpenIdsCount, AllCallsGenerate]),
+        (availability_differs, &[OnlyAnswersCount, GoalIgnored]),
+    ];
+    for (differs, bugs) in bugs {
+        for &bug in bugs {
+            let mut dice = Dice(0xc0ff_ee00_dead_beef);
+            plant(Some(bug));
+            let found = (0..4000).any(|_| differs(&mut dice).is_err());
+            plant(None);
+            assert!(found, "{bug:?}");
+        }
+    }
+}
