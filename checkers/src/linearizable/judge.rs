@@ -275,7 +275,7 @@ impl ByZones {
         let model = &self.0;
         let mut kept = Vec::with_capacity(proof.kept.len());
         for &(index, relaxed) in &proof.kept {
-            let call = register.calls[index as usize].call;
+            let call = register.calls[index as usize].index(scope.history);
             let Ok(Some(mut one)) = parse(model, scope.history, call, scope.keyed) else {
                 continue;
             };

@@ -149,7 +149,7 @@ pub(crate) fn from_proof(
 ) -> Anomaly {
     let speaker = Speaker { model, history, keyed, case };
     let at = |index: u32| {
-        let call = register.calls[index as usize].call;
+        let call = register.calls[index as usize].index(history);
         case.kept.iter().position(|kept| kept.call == call).unwrap_or(0)
     };
     let label = |index: u32| speaker.label(at(index));
@@ -248,7 +248,7 @@ fn value_text(register: &Compact, case: &Case<RegisterOp>, id: u32) -> String {
         return Value::Nil.to_string();
     }
     for kept in &case.kept {
-        let Some(call) = register.calls.iter().find(|call| call.call == kept.call) else {
+        let Some(call) = register.calls.iter().find(|call| call.inv == kept.inv) else {
             continue;
         };
         match &kept.op {

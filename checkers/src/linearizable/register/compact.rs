@@ -34,12 +34,15 @@ pub(crate) struct RegisterCall {
     pub(crate) ret: u32,
     pub(crate) a: u32,
     pub(crate) b: u32,
-    /// Index into the history's calls.
-    pub(crate) call: u32,
     pub(crate) f: F,
 }
 
 impl RegisterCall {
+    /// Its index among the calls of the history it was read from.
+    pub(crate) fn index(&self, history: &History) -> u32 {
+        history.calls().partition_point(|call| call.invoke + 1 < self.inv) as u32
+    }
+
     /// Whether nobody knows if it happened.
     pub(crate) const fn is_optional(&self) -> bool {
         self.ret == NEVER
@@ -89,7 +92,7 @@ pub(crate) fn compact(
         let symbol = history.op(call.invoke).f_symbol();
         match functions.classify(history, symbol, call, || view.word(history)) {
             Said::Nothing => {}
-            Said::This(said) => compact.push(register_call(history, &raw, call, index, said)),
+            Said::This(said) => compact.push(register_call(history, &raw, call, said)),
             Said::Nonsense => {
                 // The model itself says best what is wrong with a call.
                 let why = model.parse(&view).err();
@@ -112,8 +115,8 @@ pub(crate) struct Registers<'b> {
     pub(crate) memory: Reservation<'b>,
 }
 
-/// Calls that are read without a look at the clock, or at what other threads do.
-const CALLS_PER_PIECE: usize = 1 << 16;
+/// Calls that are read without a look at the clock.
+const CALLS_PER_LOOK: usize = 1 << 16;
 
 /// Reads all registers of a history at once, on as many threads as the budget allows. One pass:
 /// histories of many keys are much larger than caches. `None` if some call does not fit.
@@ -125,15 +128,20 @@ pub(crate) fn load<'b>(
 ) -> Result<Option<Registers<'b>>, Exhausted> {
     let calls = history.calls();
     let mut memory = Reservation::new(budget);
-    memory.hold((calls.len() * size_of::<RegisterCall>()) as u64)?;
+    // One register needs no more pieces than threads; of several, small pieces stay in caches.
+    let share = if keyed { 0 } else { calls.len().div_ceil(budget.threads) };
+    let share = share.max(CALLS_PER_LOOK);
+    // The pieces of one register are copied behind the first.
+    let copied = if keyed { 0 } else { calls.len().saturating_sub(share) };
+    memory.hold(((calls.len() + copied) * size_of::<RegisterCall>()) as u64)?;
     let raw = RawValues::default();
     let functions = Functions::of(history, model);
     let loader = Loader { history, keyed, functions: &functions, raw: &raw };
-    let starts: Vec<usize> = (0..calls.len()).step_by(CALLS_PER_PIECE).collect();
+    let starts: Vec<usize> = (0..calls.len()).step_by(share).collect();
     let pieces = in_parallel(budget.threads, starts, |start| {
-        budget.check()?;
-        let end = (start + CALLS_PER_PIECE).min(calls.len());
-        Ok(loader.piece(start, &calls[start..end]))
+        let end = (start + share).min(calls.len());
+        let room = if start == 0 { calls.len() } else { end - start };
+        loader.piece(&calls[start..end], room, budget)
     });
     let mut keys = Keys::default();
     let mut registers: Vec<Pieces> = Vec::new();
@@ -162,19 +170,37 @@ struct Loader<'a> {
 }
 
 impl Loader<'_> {
-    /// Calls by their key, in the order of the keys' first call; `first` is the index of the first.
+    /// Calls by their key, in the order of the keys' first call. Without keys there is room for
+    /// so many. `None` if some call does not fit.
     fn piece(
         &self,
-        first: usize,
         calls: &[Call],
-    ) -> Option<Vec<(Option<Word>, Vec<RegisterCall>)>> {
-        let Self { history, keyed, functions, raw } = *self;
+        room: usize,
+        budget: &Budget,
+    ) -> Result<Option<Vec<Keyed>>, Exhausted> {
         let mut keys = Keys::default();
-        let mut registers: Vec<(Option<Word>, Vec<RegisterCall>)> = Vec::new();
-        if !keyed {
-            registers.push((None, Vec::with_capacity(calls.len())));
+        let mut registers: Vec<Keyed> = Vec::new();
+        if !self.keyed {
+            registers.push((None, Vec::with_capacity(room)));
         }
-        for (index, &call) in (first..).zip(calls) {
+        for calls in calls.chunks(CALLS_PER_LOOK) {
+            budget.check()?;
+            if !self.append(calls, &mut keys, &mut registers) {
+                return Ok(None);
+            }
+        }
+        Ok(Some(registers))
+    }
+
+    /// Appends calls to their registers. False if one does not fit.
+    fn append<'h>(
+        &'h self,
+        calls: &[Call],
+        keys: &mut Keys<'h>,
+        registers: &mut Vec<Keyed>,
+    ) -> bool {
+        let Self { history, keyed, functions, raw } = *self;
+        for &call in calls {
             let invoke = history.op(call.invoke);
             let (at, argument) = if keyed {
                 let Some((key, argument)) = history.word_pair(invoke.word()) else {
@@ -183,7 +209,7 @@ impl Loader<'_> {
                     if call.outcome == Outcome::Fail && silent {
                         continue;
                     }
-                    return None;
+                    return false;
                 };
                 let at = keys.number(history, key);
                 if at == registers.len() {
@@ -203,38 +229,40 @@ impl Loader<'_> {
             match functions.classify(history, invoke.f_symbol(), call, value) {
                 Said::Nothing => {}
                 Said::This(said) => {
-                    let said = register_call(history, raw, call, index as u32, said);
-                    registers[at].1.push(said);
+                    registers[at].1.push(register_call(history, raw, call, said));
                 }
-                Said::Nonsense => return None,
+                Said::Nonsense => return false,
             }
         }
-        Some(registers)
+        true
     }
 }
 
+/// Calls on one register, with its key if there are several.
+type Keyed = (Option<Word>, Vec<RegisterCall>);
+
+#[inline]
 fn register_call<'h>(
     history: &'h History,
     raw: &RawValues<'h>,
     call: Call,
-    index: u32,
-    (f, a, b): (F, Option<Word>, Option<Word>),
+    (f, a, b): (F, Word, Word),
 ) -> RegisterCall {
     let ret = match (call.outcome, call.complete) {
         (Outcome::Ok | Outcome::Fail, Some(position)) => position + 1,
         _ => NEVER,
     };
-    let number = |value: Option<Word>| value.map_or(0, |value| raw.number(history, value));
-    let (a, b) = (number(a), number(b));
+    let (a, b) = (raw.number(history, a), raw.number(history, b));
     // A cas to the same value, if it happened, only looked.
     let (f, b) = if f == F::Cas && a == b { (F::Read, 0) } else { (f, b) };
-    RegisterCall { inv: call.invoke + 1, ret, a, b, call: index, f }
+    RegisterCall { inv: call.invoke + 1, ret, a, b, f }
 }
 
 /// What a call says.
 enum Said {
     Nothing,
-    This((F, Option<Word>, Option<Word>)),
+    /// Nil stands for a value that there is none of.
+    This((F, Word, Word)),
     Nonsense,
 }
 
@@ -265,14 +293,14 @@ impl Functions {
         let f = Some(f);
         if f == self.read {
             return match call.outcome {
-                Outcome::Ok => Said::This((F::Read, Some(value()), None)),
+                Outcome::Ok => Said::This((F::Read, value(), Word::NIL)),
                 _ => Said::Nothing,
             };
         }
         if f == self.write {
             return match call.outcome {
                 Outcome::Fail => Said::Nothing,
-                _ => Said::This((F::Write, Some(value()), None)),
+                _ => Said::This((F::Write, value(), Word::NIL)),
             };
         }
         let observed = || {
@@ -287,9 +315,9 @@ impl Functions {
         }
         let Some((from, to)) = history.word_pair(value()) else { return Said::Nonsense };
         match call.outcome {
-            Outcome::Fail => Said::This((F::Miss, Some(from), None)),
+            Outcome::Fail => Said::This((F::Miss, from, Word::NIL)),
             Outcome::Info if history.view(from) == history.view(to) => Said::Nothing,
-            _ => Said::This((F::Cas, Some(from), Some(to))),
+            _ => Said::This((F::Cas, from, to)),
         }
     }
 }

@@ -81,7 +81,7 @@ impl<'b> Lagging<'b> {
         let read = history.symbol("read");
         let time = |position: u32| history.op(position).time();
         let span = |call: &RegisterCall| {
-            let invoke = history.calls()[call.call as usize].invoke;
+            let invoke = call.inv - 1;
             let ret = if call.is_optional() { u64::MAX } else { time(call.ret - 1) };
             let lags = call.f == F::Read
                 && (Some(history.op(invoke).f_symbol()) == read || planted(Bug::AnythingLags));

@@ -96,7 +96,7 @@ impl Prover<'_> {
                 let value = self.call(first).a;
                 self.keep(first);
                 self.keep(second);
-                let writer = self.values.writer[value as usize];
+                let writer = self.values.writer(value);
                 if writer != NONE {
                     self.keep_writer(writer);
                     self.step(writer, first, EdgeKind::WriteRead);
@@ -109,9 +109,12 @@ impl Prover<'_> {
             Violation::Cycle { value } => {
                 let mut at = value;
                 loop {
-                    let next = self.values.next[at as usize];
-                    let writer = self.values.writer[at as usize];
-                    let follower = *self.values.writer.get(next as usize)?;
+                    let next = self.values.next(at);
+                    let writer = self.values.writer(at);
+                    if next == NONE {
+                        return None;
+                    }
+                    let follower = self.values.writer(next);
                     self.keep(writer);
                     self.step(writer, follower, EdgeKind::WriteRead);
                     at = next;
@@ -132,7 +135,7 @@ impl Prover<'_> {
         self.keep(earlier);
         self.keep(later);
         let mut link = value;
-        let first = self.values.writer[value as usize];
+        let first = self.values.writer(value);
         if first != NONE {
             self.keep_writer(first);
             if first != earlier {
@@ -141,11 +144,11 @@ impl Prover<'_> {
         }
         let mut from = earlier;
         while link != after {
-            link = self.values.next[link as usize];
+            link = self.values.next(link);
             if link == NONE {
                 break;
             }
-            let cas = self.values.writer[link as usize];
+            let cas = self.values.writer(link);
             self.keep(cas);
             self.step(from, cas, EdgeKind::ReadWrite);
             from = cas;
@@ -200,7 +203,7 @@ impl Prover<'_> {
         let mut value = head;
         while value != NONE {
             block_of.insert(value, block_of.len() as u32);
-            value = self.values.next[value as usize];
+            value = self.values.next(value);
         }
         let mut members = if head == 0 { vec![INITIAL] } else { Vec::new() };
         for (index, call) in self.register.calls.iter().enumerate() {
@@ -235,8 +238,8 @@ impl Prover<'_> {
 
     /// The writer of the value that stands `block` steps down a chain.
     fn block_writer(&self, head: u32, block: u32) -> u32 {
-        let value = (0..block).fold(head, |value, _| self.values.next[value as usize]);
-        self.values.writer[value as usize]
+        let value = (0..block).fold(head, |value, _| self.values.next(value));
+        self.values.writer(value)
     }
 
     /// The value to whose cluster a call belongs: what it left behind, or saw and left alone.
@@ -271,24 +274,52 @@ impl Prover<'_> {
     /// Adds what the kept calls rest on: the writers of what they saw, and for calls that may not
     /// have happened the observers because of which they must have (lemma Z1).
     fn close(&mut self) {
+        let witnesses = self.witnesses();
         let mut pending: Vec<u32> = self.kept.keys().copied().collect();
         while let Some(index) = pending.pop() {
             let call = *self.call(index);
             if let (false, Some(u)) = (self.kept[&index], call.observed()) {
-                let writer = self.values.writer[u as usize];
+                let writer = self.values.writer(u);
                 if writer != NONE && !self.kept.contains_key(&writer) {
                     self.keep_writer(writer);
                     pending.push(writer);
                 }
             }
             if let (true, Some(v)) = (call.is_optional(), call.product()) {
-                let witness = self.values.witness[v as usize];
+                let witness = witnesses[v as usize];
                 if witness != NONE && self.kept.get(&witness) != Some(&false) {
                     self.keep(witness);
                     pending.push(witness);
                 }
             }
         }
+    }
+
+    /// For each value an observer because of which its optional writer must have happened: one that
+    /// happened, or that must have for the same reason.
+    fn witnesses(&self) -> Vec<u32> {
+        let mut witnesses = vec![NONE; self.register.values as usize];
+        let mut pending = Vec::new();
+        let mut note = |witness: u32, value: Option<u32>, pending: &mut Vec<u32>| {
+            if let Some(value) = value
+                && witnesses[value as usize] == NONE
+            {
+                witnesses[value as usize] = witness;
+                pending.push(value);
+            }
+        };
+        for (index, call) in (0..).zip(&self.register.calls) {
+            if !call.is_optional() {
+                note(index, call.observed(), &mut pending);
+            }
+        }
+        while let Some(value) = pending.pop() {
+            let writer = self.values.writer(value);
+            if writer != NONE && self.call(writer).is_optional() {
+                note(writer, self.call(writer).observed(), &mut pending);
+            }
+        }
+        witnesses
     }
 }
 

@@ -41,28 +41,46 @@ pub(crate) enum Violation {
     Overlap { one: u32, other: u32 },
 }
 
-/// The tables of one register: what is known of each value.
-pub(crate) struct Values {
+/// What is known of each value of one register.
+pub(crate) struct Values(Vec<Known>);
+
+/// What is known of a value.
+#[derive(Debug, Clone, Copy)]
+struct Known {
     /// The only call that can have written it.
-    pub(crate) writer: Vec<u32>,
-    /// An observer because of which its optional writer must have happened.
-    pub(crate) witness: Vec<u32>,
+    writer: u32,
     /// The value that a cas put in its place.
-    pub(crate) next: Vec<u32>,
-    /// The value in whose place a cas put it.
-    pub(crate) previous: Vec<u32>,
+    next: u32,
     /// The first return and the last invocation of its writer and readers.
-    first: Vec<Bound>,
-    last: Vec<Bound>,
-    present: Vec<bool>,
+    first: u32,
+    last: u32,
+    /// Some call is its writer or a reader; so is the value in the beginning.
+    present: bool,
+    /// A cas put it in the place of another value.
+    follows: bool,
+    /// A call that happened, or must have, observed it.
+    needed: bool,
+    /// Besides its writer another call, that may not have happened, can have written it.
+    contested: bool,
 }
 
-/// A time and the call it comes from.
-#[derive(Debug, Clone, Copy)]
-struct Bound {
-    time: u32,
-    call: u32,
+impl Known {
+    /// Whether it is the first value of a chain.
+    const fn is_head(&self) -> bool {
+        self.present && !self.follows
+    }
 }
+
+const UNKNOWN: Known = Known {
+    writer: NONE,
+    next: NONE,
+    first: NEVER,
+    last: 0,
+    present: false,
+    follows: false,
+    needed: false,
+    contested: false,
+};
 
 /// The time in which a chain must, or may, be current: see lemma Z3.
 #[derive(Debug, Clone, Copy)]
@@ -74,7 +92,7 @@ struct Span {
 
 /// Bytes for each value and each call: [`Values`], and what is gathered on the way.
 const BYTES_PER_VALUE: usize =
-    (7 + TIMES_PER_SPAN) * size_of::<u32>() + 2 * size_of::<Bound>() + 3 * size_of::<Span>();
+    size_of::<Known>() + (2 + TIMES_PER_SPAN) * size_of::<u32>() + 3 * size_of::<Span>();
 const BYTES_PER_CALL: usize = size_of::<u32>();
 
 /// Judges the calls on one register.
@@ -89,12 +107,12 @@ pub(crate) fn zone(register: &Compact, budget: &Budget) -> Result<Zone, Exhauste
         return Ok(Zone::Violation(violation));
     }
     budget.check()?;
-    let chains = match values.chains() {
+    let chains = match values.chains(register) {
         Ok(chains) => chains,
         Err(violation) => return Ok(Zone::Violation(violation)),
     };
     budget.check()?;
-    Ok(match values.check_spans(&chains) {
+    Ok(match check_spans(&chains) {
         Err(violation) => Zone::Violation(violation),
         Ok(()) if values.discharges_misses(register, &chains) => Zone::Linearizable,
         Ok(()) => Zone::Undecided,
@@ -120,101 +138,132 @@ fn by_first(mut spans: Vec<Span>) -> Vec<Span> {
 /// How long a table of times may be.
 const TIMES_PER_SPAN: usize = 8;
 
+/// Lemma Z4: forward chains are disjoint, and no backward chain lies inside a forward one.
+fn check_spans(chains: &[Span]) -> Result<(), Violation> {
+    let forward = by_first(chains.iter().copied().filter(|span| span.first < span.last).collect());
+    for pair in forward.windows(2) {
+        if pair[1].first < pair[0].last && !planted(Bug::ForwardOverlapIgnored) {
+            return Err(Violation::Overlap { one: pair[0].head, other: pair[1].head });
+        }
+    }
+    let mut before = 0;
+    for span in chains.iter().filter(|span| span.first >= span.last) {
+        // Chains come more or less in the order of time: mostly the place is that of the one before.
+        let is_before = |at: usize| forward.get(at).is_some_and(|f| f.first < span.last);
+        if is_before(before) || before > 0 && !is_before(before - 1) {
+            before = forward.partition_point(|f| f.first < span.last);
+        }
+        if let Some(around) = before.checked_sub(1).map(|at| forward[at])
+            && span.first < around.last
+            && !planted(Bug::BackwardInsideIgnored)
+        {
+            return Err(Violation::Overlap { one: around.head, other: span.head });
+        }
+    }
+    Ok(())
+}
+
 impl Values {
     /// Finds the one writer of every value that matters, by lemma Z1: an optional call matters only
     /// if a call that happened needs its value, directly or through other optional calls.
     /// `None` if a value that matters may have been written twice.
     pub(crate) fn assign(register: &Compact) -> Option<Self> {
-        let n = register.values as usize;
-        let mut writer = vec![NONE; n];
-        let mut optional = vec![NONE; n];
-        let mut twice = vec![false; n];
-        let mut witness = vec![NONE; n];
-        let mut stack = Vec::new();
-        for (index, call) in register.calls.iter().enumerate() {
+        let calls = &register.calls;
+        let mut values = vec![UNKNOWN; register.values as usize];
+        // What optional calls may have written.
+        let mut doubtful = Vec::new();
+        for (index, call) in (0..).zip(calls) {
             if let Some(v) = call.product() {
-                let writers = if call.is_optional() { &mut optional } else { &mut writer };
-                if writers[v as usize] == NONE {
-                    writers[v as usize] = index as u32;
+                let known = &mut values[v as usize];
+                if call.is_optional() {
+                    doubtful.push(v);
+                }
+                if known.writer == NONE {
+                    known.writer = index;
                 } else if call.is_optional() {
-                    twice[v as usize] = true;
+                    known.contested = true;
+                } else if calls[known.writer as usize].is_optional() {
+                    known.writer = index;
+                    known.contested = true;
                 } else {
                     return None;
                 }
             }
-            if let (false, Some(v)) = (call.is_optional(), call.observed())
-                && witness[v as usize] == NONE
-            {
-                witness[v as usize] = index as u32;
-                stack.push(v);
+            if let (false, Some(v)) = (call.is_optional(), call.observed()) {
+                values[v as usize].needed = true;
             }
         }
-        if writer.first().is_some_and(|w| *w != NONE) {
+        let is_optional = |writer: u32| writer != NONE && calls[writer as usize].is_optional();
+        if values.first().is_some_and(|nil| nil.writer != NONE && !is_optional(nil.writer)) {
             return None;
         }
-        while let Some(v) = stack.pop() {
-            let v = v as usize;
-            if optional[v] == NONE || planted(Bug::NoOptionalCounts) {
+        let needed = |v: &u32| values[*v as usize].needed;
+        let mut pending: Vec<u32> = doubtful.iter().copied().filter(needed).collect();
+        while let Some(v) = pending.pop() {
+            let known = values[v as usize];
+            if !known.contested && !is_optional(known.writer) || planted(Bug::NoOptionalCounts) {
                 continue;
             }
-            if writer[v] != NONE || twice[v] || v == 0 {
+            if known.contested || v == 0 {
                 if planted(Bug::SecondWriterIgnored) {
                     continue;
                 }
                 return None;
             }
-            writer[v] = optional[v];
-            let call = &register.calls[optional[v] as usize];
-            if let Some(u) = call.observed()
-                && witness[u as usize] == NONE
+            if let Some(u) = calls[known.writer as usize].observed()
+                && !values[u as usize].needed
                 && !planted(Bug::NoClosure)
             {
-                witness[u as usize] = optional[v];
-                stack.push(u);
+                values[u as usize].needed = true;
+                pending.push(u);
             }
         }
-        Some(Self {
-            writer,
-            witness,
-            next: vec![NONE; n],
-            previous: vec![NONE; n],
-            first: vec![Bound { time: NEVER, call: NONE }; n],
-            last: vec![Bound { time: 0, call: NONE }; n],
-            present: vec![false; n],
-        })
+        for v in doubtful {
+            let known = &mut values[v as usize];
+            let counts = known.needed && !known.contested && v != 0;
+            if is_optional(known.writer) && (!counts || planted(Bug::NoOptionalCounts)) {
+                known.writer = NONE;
+            }
+        }
+        Some(Self(values))
+    }
+
+    /// The only call that can have written a value, if it is known to have happened.
+    pub(crate) fn writer(&self, value: u32) -> u32 {
+        self.0[value as usize].writer
+    }
+
+    /// The value that a cas put in the place of another one.
+    pub(crate) fn next(&self, value: u32) -> u32 {
+        self.0[value as usize].next
     }
 
     /// Whether a call took part: it happened, or must have.
     pub(crate) fn counts(&self, index: u32, call: &RegisterCall) -> bool {
-        !call.is_optional() || call.product().is_some_and(|v| self.writer[v as usize] == index)
+        !call.is_optional() || call.product().is_some_and(|v| self.writer(v) == index)
     }
 
     /// Links values by cas as far as that goes: what a proof needs to follow chains.
     pub(crate) fn link(&mut self, register: &Compact) {
-        for (index, call) in register.calls.iter().enumerate() {
-            if call.f == F::Cas
-                && self.counts(index as u32, call)
-                && self.next[call.a as usize] == NONE
-            {
-                self.next[call.a as usize] = call.b;
-                self.previous[call.b as usize] = call.a;
+        for (index, call) in (0..).zip(&register.calls) {
+            if call.f == F::Cas && self.counts(index, call) && self.next(call.a) == NONE {
+                self.0[call.a as usize].next = call.b;
             }
         }
     }
 
     /// Gathers each value's writer and readers, and links values by cas (lemma Z2).
     fn cluster(&mut self, register: &Compact) -> Result<(), Violation> {
-        self.present[0] = true;
-        self.first[0].time = 0;
-        for (index, call) in register.calls.iter().enumerate() {
-            let index = index as u32;
+        self.0[0].present = true;
+        self.0[0].first = 0;
+        for (index, call) in (0..).zip(&register.calls) {
             if call.f == F::Miss || !self.counts(index, call) {
                 continue;
             }
             if let Some(u) = call.observed()
                 && u != 0
             {
-                let writer = self.writer[u as usize];
+                let writer = self.writer(u);
                 if writer == NONE {
                     return Err(Violation::Unwritten { observer: index });
                 }
@@ -224,57 +273,50 @@ impl Values {
                 }
             }
             if call.f == F::Cas {
-                let (u, v) = (call.a as usize, call.b as usize);
-                if self.next[u] != NONE {
-                    let first = self.writer[self.next[u] as usize];
+                let (u, v) = (call.a, call.b);
+                if self.next(u) != NONE {
+                    let first = self.writer(self.next(u));
                     return Err(Violation::Fork { first, second: index });
                 }
-                self.next[u] = call.b;
-                self.previous[v] = call.a;
+                self.0[u as usize].next = v;
+                self.0[v as usize].follows = true;
             }
-            let v = call.product().unwrap_or(call.a) as usize;
-            self.present[v] = true;
-            if call.ret < self.first[v].time || self.first[v].call == NONE && v != 0 {
-                self.first[v] = Bound { time: call.ret, call: index };
-            }
-            if call.inv > self.last[v].time
-                && !(call.f == F::Read && planted(Bug::ReadsOutsideZones))
-            {
-                self.last[v] = Bound { time: call.inv, call: index };
+            let known = &mut self.0[call.product().unwrap_or(call.a) as usize];
+            known.present = true;
+            known.first = known.first.min(call.ret);
+            if !(call.f == F::Read && planted(Bug::ReadsOutsideZones)) {
+                known.last = known.last.max(call.inv);
             }
         }
         Ok(())
     }
 
     /// Follows the chains of cas and checks the order inside each (lemma Z2).
-    fn chains(&self) -> Result<Vec<Span>, Violation> {
+    fn chains(&self, register: &Compact) -> Result<Vec<Span>, Violation> {
         let mut chains = Vec::new();
-        let mut seen = 0;
-        for head in 0..self.present.len() as u32 {
-            if !self.present[head as usize] || self.previous[head as usize] != NONE {
+        let (mut present, mut seen) = (0, 0);
+        for (head, known) in (0..).zip(&self.0) {
+            present += usize::from(known.present);
+            if !known.is_head() {
                 continue;
             }
             let mut span = Span { first: NEVER, last: 0, head };
-            let mut latest = Bound { time: 0, call: NONE };
             let mut value = head;
             while value != NONE {
-                let v = value as usize;
+                let known = &self.0[value as usize];
                 seen += 1;
-                let backwards = self.first[v].time < latest.time;
-                if backwards && !planted(Bug::ChainOrderIgnored) {
-                    let (earlier, later) = (latest.call, self.first[v].call);
+                if known.first < span.last && !planted(Bug::ChainOrderIgnored) {
+                    let earlier = call_where(register, |call| call.inv == span.last);
+                    let later = call_where(register, |call| call.ret == known.first);
                     return Err(Violation::Backwards { earlier, later });
                 }
-                if self.last[v].time > latest.time {
-                    latest = self.last[v];
-                }
-                span.first = span.first.min(self.first[v].time);
-                span.last = span.last.max(self.last[v].time);
-                value = self.next[v];
+                span.first = span.first.min(known.first);
+                span.last = span.last.max(known.last);
+                value = known.next;
             }
             chains.push(span);
         }
-        if seen == self.present.iter().filter(|present| **present).count() {
+        if seen == present {
             return Ok(chains);
         }
         Err(Violation::Cycle { value: self.on_a_cycle() })
@@ -282,38 +324,18 @@ impl Values {
 
     /// A value on a cycle of cas, when chains from their heads do not cover all values.
     fn on_a_cycle(&self) -> u32 {
-        let mut covered = vec![false; self.present.len()];
-        for head in 0..self.present.len() as u32 {
-            let mut value = head;
-            if self.present[head as usize] && self.previous[head as usize] == NONE {
-                while value != NONE {
-                    covered[value as usize] = true;
-                    value = self.next[value as usize];
-                }
+        let mut covered = vec![false; self.0.len()];
+        for (head, known) in (0..).zip(&self.0) {
+            let mut value = if known.is_head() { head } else { NONE };
+            while value != NONE {
+                covered[value as usize] = true;
+                value = self.next(value);
             }
         }
-        (0..covered.len()).find(|&v| self.present[v] && !covered[v]).map_or(0, |v| v as u32)
-    }
-
-    /// Lemma Z4: forward chains are disjoint, and no backward chain lies inside a forward one.
-    fn check_spans(&self, chains: &[Span]) -> Result<(), Violation> {
-        let forward =
-            by_first(chains.iter().copied().filter(|span| span.first < span.last).collect());
-        for pair in forward.windows(2) {
-            if pair[1].first < pair[0].last && !planted(Bug::ForwardOverlapIgnored) {
-                return Err(Violation::Overlap { one: pair[0].head, other: pair[1].head });
-            }
-        }
-        for span in chains.iter().filter(|span| span.first >= span.last) {
-            let before = forward.partition_point(|f| f.first < span.last);
-            if let Some(around) = before.checked_sub(1).map(|at| forward[at])
-                && span.first < around.last
-                && !planted(Bug::BackwardInsideIgnored)
-            {
-                return Err(Violation::Overlap { one: around.head, other: span.head });
-            }
-        }
-        Ok(())
+        (0..)
+            .zip(&self.0)
+            .find(|(v, known)| known.present && !covered[*v])
+            .map_or(0, |(v, _)| v as u32)
     }
 
     /// Lemma Z5: whether every failed cas can be placed whatever order is chosen for the rest.
@@ -322,7 +344,7 @@ impl Values {
         if !misses || planted(Bug::MissesIgnored) {
             return true;
         }
-        let n = self.present.len();
+        let n = self.0.len();
         // Along chains: the latest time before which a value cannot have begun, and the earliest
         // after which it must have ended.
         let mut begun = vec![0; n];
@@ -334,20 +356,21 @@ impl Values {
             let mut latest = 0;
             while value != NONE {
                 let v = value as usize;
-                if self.writer[v] != NONE {
-                    let writer = &register.calls[self.writer[v] as usize];
+                let known = &self.0[v];
+                if known.writer != NONE {
+                    let writer = &register.calls[known.writer as usize];
                     let late = planted(Bug::BeginsTooLate) && !writer.is_optional();
                     latest = latest.max(if late { writer.ret } else { writer.inv });
                 }
                 begun[v] = latest;
-                latest = latest.max(self.last[v].time);
+                latest = latest.max(known.last);
                 chain.push(v);
-                value = self.next[v];
+                value = known.next;
             }
             let mut earliest = NEVER;
             for &v in chain.iter().rev() {
                 ended[v] = earliest;
-                earliest = earliest.min(self.first[v].time);
+                earliest = earliest.min(self.0[v].first);
             }
         }
         // The first return of a call that changes the value, among those invoked from here on.
@@ -356,18 +379,19 @@ impl Values {
             let ret = if call.product().is_some() { call.ret } else { NEVER };
             change[index] = change[index + 1].min(ret);
         }
-        let mut current: Vec<(u32, u32, u32)> = (0..n)
-            .filter(|&v| self.present[v] && self.first[v].time < self.last[v].time)
-            .map(|v| (self.first[v].time, self.last[v].time, v as u32))
+        let mut current: Vec<(u32, u32, u32)> = (0..)
+            .zip(&self.0)
+            .filter(|(_, known)| known.present && known.first < known.last)
+            .map(|(v, known)| (known.first, known.last, v))
             .collect();
         current.sort_unstable();
         register.calls.iter().filter(|call| call.f == F::Miss).all(|miss| {
             let u = miss.a as usize;
-            if !self.present[u] || miss.inv < begun[u] || ended[u] < miss.ret {
+            let known = &self.0[u];
+            if !known.present || miss.inv < begun[u] || ended[u] < miss.ret {
                 return true;
             }
-            let seen = self.first[u].time;
-            let seen = if planted(Bug::EndsTooSoon) { 0 } else { seen };
+            let seen = if planted(Bug::EndsTooSoon) { 0 } else { known.first };
             let after = register.calls.partition_point(|call| call.inv <= seen);
             if change[after] < miss.ret {
                 return true;
@@ -380,4 +404,9 @@ impl Values {
                 .any(|span| span.2 != miss.a)
         })
     }
+}
+
+/// The call of which something holds.
+fn call_where(register: &Compact, holds: impl Fn(&RegisterCall) -> bool) -> u32 {
+    register.calls.iter().position(holds).map_or(NONE, |at| at as u32)
 }
