@@ -182,6 +182,7 @@ async fn other_faults_do_without_a_machine_that_is_held() {
         let spec = deposed_nemeses::parse(fault, &nodes).unwrap().remove(0);
         let mut nemesis = spec.nemesis(&nodes, &claims, &agents).unwrap();
         nemesis.prepare(&cx).await.unwrap();
+        nemesis.baseline(&cx).await.unwrap();
         nemesis
     };
     let mut freeze = made("node-freeze:n1").await;

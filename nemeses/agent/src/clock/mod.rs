@@ -42,8 +42,10 @@ const PROVE_WITHIN: Duration = Duration::from_secs(2);
 /// How long the holder may take to give back a thread of the store.
 const RELEASE_WITHIN: Duration = Duration::from_secs(2);
 
-/// How often a restored process may leave another one behind that must be restored too.
-const UNDO_ROUNDS: u32 = 10;
+/// How long processes may take to be restored, and how often it is tried: who is patched may have a child
+/// between a look and the next, or be about to end or to become another program.
+const UNDO_WITHIN: Duration = Duration::from_secs(2);
+const UNDO_EVERY: Duration = Duration::from_millis(2);
 
 /// Moves the clock of the store's processes.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -67,7 +69,7 @@ impl Moved {
         Readings::beside(&self.cell)
     }
 
-    /// A file that whoever borrows threads of the store for the holder locks meanwhile, and that is there
+    /// A file that is locked by whoever borrows threads of the store while the holder lives, and that is there
     /// until the holder is to end.
     fn leave(&self) -> PathBuf {
         self.cell.with_extension("leave")
@@ -224,15 +226,16 @@ impl Primitive for Clock {
             Err(error) if error.kind() == io::ErrorKind::NotFound => {}
             Err(error) => return Err(failed(&removing)(error)),
         }
-        // Who is patched may have a child between a look and the next.
-        for _ in 0..UNDO_ROUNDS {
+        let end = Instant::now() + UNDO_WITHIN;
+        loop {
             let patched = patched(undo);
-            if patched.is_empty() {
+            if patched.is_empty() || Instant::now() > end {
                 break;
             }
             for pid in patched {
                 unless_gone(vdso::restore(pid, &undo.cell))?;
             }
+            std::thread::sleep(UNDO_EVERY);
         }
         let removing = format!("remove {}", undo.cell.display());
         undo.readings().remove().map_err(failed(&removing))?;
@@ -341,6 +344,8 @@ fn look(undo: &Moved) -> Result<Vec<std::result::Result<Seen, String>>> {
         let cell = Cell::open(&undo.cell).and_then(|cell| cell.setting());
         cell.map_err(failed(&format!("read {}", undo.cell.display())))
     };
+    // Nobody else is to have borrowed what is looked at.
+    let _leave = undo.take_leave();
     let mut looks = Vec::new();
     for member in scope::members(&undo.sessions) {
         let pid = member.process.pid;
