@@ -84,6 +84,29 @@ fn a_jump_hits_the_store_and_is_undone() {
     assert!(node.is_clean());
 }
 
+/// Virtual machines ask the kernel's functions for the time, too. (Go is met with etcd, in the labs.) Needs a JDK
+/// and Erlang: `apt-get install default-jdk-headless erlang-base`.
+#[test]
+#[ignore = "needs java and erl"]
+fn virtual_machines_are_hit() {
+    let folder = tempfile::tempdir().unwrap();
+    let java = folder.path().join("Tell.java");
+    let tell = "public class Tell { public static void main(String[] a) throws Exception {
+        while (System.in.read() > 0) System.out.println(System.currentTimeMillis() * 1000000); } }";
+    std::fs::write(&java, tell).unwrap();
+    let erlang = "F = fun(F) -> io:get_line(\"\"), io:format(\"~p~n\", [os:system_time(nanosecond)]), F(F) end, F(F).";
+    let programs: [&[&str]; 2] =
+        [&["java", java.to_str().unwrap()], &["erl", "-noshell", "-eval", erlang]];
+    for program in programs {
+        let (mut node, mut store) = (Node::new(), Store::new(program));
+        let seen = node.apply(store.moved(Motion::Jump { offset_ms: -600_000 }));
+        assert!(seen.holds, "{}", seen.summary);
+        assert_eq!(store.ask(), -600, "{}", program[0]);
+        node.undo();
+        assert_eq!(store.ask(), 0, "{}", program[0]);
+    }
+}
+
 /// A strobe goes there and back; a drift gains with time; a scramble leaves no time alone.
 #[test]
 fn other_motions() {
