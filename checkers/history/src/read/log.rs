@@ -61,7 +61,9 @@ impl<'t> Log<'t> {
                 match self.rest(&mut draft) {
                     Ok(()) => draft.finish(&mut self.edn.scan.arena, part),
                     Err(what) => {
-                        let flaw = self.edn.scan.flaw(self.edn.scan.at, what, "");
+                        // What is cut off in the middle may have been looked for past its line.
+                        let at = self.edn.scan.at.min(end);
+                        let flaw = self.edn.scan.flaw(at, what, "");
                         part.flaws.push(flaw);
                     }
                 }
