@@ -614,12 +614,19 @@ proptest! {
 fn values_cut_off_by_the_end_of_a_logged_line_are_flaws() {
     let line = b"INFO  jepsen.util - 4\t:invoke\t^^^^^^^^^^^^^epsen.uttil - 1\t:i\"\"\"\"#\"`jepsen.utilINF\\ O\\\
         \xff\xff\x03]\t:invoke\t:rel - 0\t:invoke\t:cas\t[3 1]";
+    let options = ReadOptions { format: Some(Format::Log), keyed: false };
+    let mut said = Vec::new();
     for end in 30..=line.len() {
-        let options = ReadOptions { format: Some(Format::Log), keyed: false };
         for rest in ["", "\n", "\n0' \nINFO  jepd r "] {
             let bytes = [&line[..end], rest.as_bytes()].concat();
-            let read = read(bytes.as_slice(), &options);
-            assert!(matches!(read, Err(ReadError::Flawed(_)) | Ok(_)), "{end}");
+            match read(bytes.as_slice(), &options) {
+                Ok(_) => {}
+                Err(ReadError::Flawed(flaws)) => {
+                    said.extend(flaws.listed().iter().map(ToString::to_string));
+                }
+                Err(error) => panic!("{end}: {error}"),
+            }
         }
     }
+    assert!(said.iter().any(|flaw| flaw == "line 1, column 83: not a value"), "{said:#?}");
 }
