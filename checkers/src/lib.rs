@@ -13,6 +13,7 @@ pub mod fencing;
 pub mod linearizable;
 mod log_patterns;
 mod parallel;
+mod plantable;
 mod registry;
 mod staleness;
 mod stats;

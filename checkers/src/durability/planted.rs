@@ -3,7 +3,7 @@
 
 /// A rule that is broken.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Bug {
+pub(crate) enum Bug {
     /// Set: an element counts from the first add on, not from its end.
     AddsCountAtOnce,
     /// Set: that a read saw an element does not make it known.
@@ -50,31 +50,4 @@ pub(super) enum Bug {
     GoalIgnored,
 }
 
-/// Whether a rule is broken in this thread.
-#[cfg(not(test))]
-pub(super) const fn planted(_bug: Bug) -> bool {
-    false
-}
-
-#[cfg(test)]
-pub(super) use in_tests::{plant, planted};
-
-#[cfg(test)]
-mod in_tests {
-    use std::cell::Cell;
-
-    use super::Bug;
-
-    thread_local! {
-        static PLANTED: Cell<Option<Bug>> = const { Cell::new(None) };
-    }
-
-    pub(crate) fn planted(bug: Bug) -> bool {
-        PLANTED.get() == Some(bug)
-    }
-
-    /// Breaks a rule in this thread, and no other.
-    pub(crate) fn plant(bug: Option<Bug>) {
-        PLANTED.set(bug);
-    }
-}
+crate::plantable::plantable!(Bug);

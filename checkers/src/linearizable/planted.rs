@@ -84,31 +84,4 @@ pub(crate) enum Bug {
     WitnessIncomplete,
 }
 
-/// Whether a rule is broken in this thread.
-#[cfg(not(test))]
-pub(crate) const fn planted(_bug: Bug) -> bool {
-    false
-}
-
-#[cfg(test)]
-pub(crate) use in_tests::{plant, planted};
-
-#[cfg(test)]
-mod in_tests {
-    use std::cell::Cell;
-
-    use super::Bug;
-
-    thread_local! {
-        static PLANTED: Cell<Option<Bug>> = const { Cell::new(None) };
-    }
-
-    pub(crate) fn planted(bug: Bug) -> bool {
-        PLANTED.get() == Some(bug)
-    }
-
-    /// Breaks a rule in this thread, and no other.
-    pub(crate) fn plant(bug: Option<Bug>) {
-        PLANTED.set(bug);
-    }
-}
+crate::plantable::plantable!(Bug);
