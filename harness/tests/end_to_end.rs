@@ -190,7 +190,7 @@ fn within(limit: Duration, what: &str, mut happens: impl FnMut() -> bool) {
 #[test]
 fn a_correct_store_passes_under_proven_faults_and_leaves_a_whole_run_folder() {
     let bench = Bench::new();
-    bench.run("run etcd --time 20s --faults partition,kill,pause").ends_with(0).says(&[
+    bench.run("run etcd --time 30s --faults partition,kill,pause").ends_with(0).says(&[
         "valid",
         "partition",
         "kill",
@@ -340,20 +340,32 @@ fn healed(bench: &Bench, faults: &[&str]) {
     }
 }
 
-/// etcd keeps what it acknowledged when its disks fill up, fail, slow down and rot, each on a node of its
-/// own, of five: two may be down at a time. That it gives up for that is no crash; and it runs again.
+/// etcd keeps what it acknowledged when its disks fill up, fail and slow down, each on a node of its own, of
+/// five: two may be down at a time. That it gives up for that is no crash; and it runs again.
 #[test]
-fn disks_fill_up_fail_slow_down_and_rot() {
+fn disks_fill_up_fail_and_slow_down() {
     let bench = Bench::new();
-    let faults = "disk-full:n1,disk-error:n2,slow-disk:n3,corrupt:flip=*.wal:n4";
+    let faults = "disk-full:n1,disk-error:n2,slow-disk:n3";
     bench.run(&format!("run etcd --time 15s --faults {faults}")).ends_with(0).says(&[
         "valid",
         "MiB taken, no room",
         "input/output errors",
         "a sync takes",
-        " and was ",
     ]);
-    healed(&bench, &["disk-full", "disk-error", "slow-disk", "corrupt"]);
+    healed(&bench, &["disk-full", "disk-error", "slow-disk"]);
+}
+
+/// etcd keeps what it acknowledged when the log of one node of five rots and all else is sound. (With two more
+/// that fail it may lose it, and runs of it did: a node that lives on what is left of its log votes as if it
+/// had never had the rest.)
+#[test]
+fn a_disk_rots() {
+    let bench = Bench::new();
+    bench
+        .run("run etcd --time 12s --faults corrupt:flip=*.wal:n4")
+        .ends_with(0)
+        .says(&["valid", " and was "]);
+    healed(&bench, &["corrupt"]);
 }
 
 /// A lease outlives a leader whose clock is set back (etcd issue 12291): clients find it, a checker says so,

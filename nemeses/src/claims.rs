@@ -1,7 +1,8 @@
 //! What is in hand just now, so that each fault can prove what it did: two faults of processes never hold the
 //! store of the same node, and two faults of links never hold the network.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use deposed_core::FaultError;
@@ -12,7 +13,12 @@ const LINKS: &str = "the links";
 /// What is in hand, shared by the lanes of a run.
 #[derive(Debug, Clone, Default)]
 pub struct Claims {
-    held: Arc<Mutex<BTreeSet<String>>>,
+    /// The lane that claims here.
+    lane: u32,
+    /// How many lanes there are.
+    lanes: Arc<AtomicU32>,
+    /// What is claimed, and by which lane.
+    held: Arc<Mutex<BTreeMap<String, u32>>>,
     /// Nodes whose data was damaged in this run.
     damaged: Arc<Mutex<BTreeSet<String>>>,
     /// Nodes that cannot be reached because their machine is held.
@@ -22,6 +28,11 @@ pub struct Claims {
 }
 
 impl Claims {
+    /// The same, for one more lane.
+    pub(crate) fn for_another_lane(&self) -> Self {
+        Self { lane: self.lanes.fetch_add(1, Ordering::Relaxed) + 1, ..self.clone() }
+    }
+
     /// Lets `pick` choose among the nodes that are free, and claims what it chose.
     pub(crate) fn take(
         &self,
@@ -30,9 +41,9 @@ impl Claims {
     ) -> Vec<String> {
         let mut held = self.held.lock().unwrap_or_else(PoisonError::into_inner);
         let free: Vec<String> =
-            nodes.iter().filter(|node| !held.contains(*node)).cloned().collect();
+            nodes.iter().filter(|node| !held.contains_key(*node)).cloned().collect();
         let picked = pick(&free);
-        held.extend(picked.iter().cloned());
+        held.extend(picked.iter().map(|node| (node.clone(), self.lane)));
         picked
     }
 
@@ -46,13 +57,21 @@ impl Claims {
         self.release([&LINKS.to_owned()]);
     }
 
-    /// Gives nodes back.
+    /// Those of some nodes that this lane holds.
+    pub(crate) fn ours(&self, nodes: &[String]) -> Vec<String> {
+        let held = self.held.lock().unwrap_or_else(PoisonError::into_inner);
+        nodes.iter().filter(|node| held.get(*node) == Some(&self.lane)).cloned().collect()
+    }
+
+    /// Gives nodes back. Those that another lane has claimed since stay with it.
     pub(crate) fn release<'a>(&self, nodes: impl IntoIterator<Item = &'a String>) {
         let mut held = self.held.lock().unwrap_or_else(PoisonError::into_inner);
         let mut lost = self.lost.lock().unwrap_or_else(PoisonError::into_inner);
         for node in nodes {
-            held.remove(node);
-            lost.remove(node);
+            if held.get(node) == Some(&self.lane) {
+                held.remove(node);
+                lost.remove(node);
+            }
         }
     }
 
@@ -113,6 +132,22 @@ impl Claims {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// What one lane gave back and another took stays with that one, even if it is given back once more.
+    #[test]
+    fn a_lane_gives_back_what_it_holds() {
+        let claims = Claims::default();
+        let (kill, pause) = (claims.for_another_lane(), claims.for_another_lane());
+        let nodes = ["n1", "n2"].map(str::to_owned);
+        kill.take(&nodes, <[String]>::to_vec);
+        assert!(pause.take(&nodes, <[String]>::to_vec).is_empty());
+        kill.release(&nodes[..1]);
+        assert_eq!(kill.ours(&nodes), nodes[1..]);
+        assert_eq!(pause.take(&nodes, <[String]>::to_vec), nodes[..1]);
+        kill.release(&nodes);
+        assert_eq!(pause.ours(&nodes), nodes[..1]);
+        assert!(kill.ours(&nodes).is_empty());
+    }
 
     /// A node whose machine is held is left out, or refused where it was named, until it is given back.
     #[test]

@@ -132,12 +132,37 @@ impl Nemesis for Kill {
         choice: &Choice,
         name: &str,
     ) -> Result<Evidence, FaultError> {
-        let undone = self.agents.undo(name, &choice.nodes).await;
-        let late = start_undone(cx, undone).await;
+        let late = start_and_release(cx, &self.claims, &self.agents, choice, name).await;
         Ok(healed(&self.claims, &choice.nodes, &late, |nodes| {
             format!("started again and ready on {nodes}")
         }))
     }
+}
+
+/// Undoes a fault of which nothing but a store that does not run is left, and starts the store again. A node is
+/// given back as soon as its store is ready: the others may have to wait until a partition is over. Says
+/// what does not work yet, node by node.
+pub(crate) async fn start_and_release(
+    cx: &FaultContext,
+    claims: &Claims,
+    agents: &Agents,
+    choice: &Choice,
+    name: &str,
+) -> Vec<String> {
+    let mut starting = JoinSet::new();
+    for (node, undone) in agents.undo(name, &claims.ours(&choice.nodes)).await {
+        let (cx, claims) = (cx.clone(), claims.clone());
+        starting.spawn(async move {
+            let started = match undone {
+                Ok(_) => start(&cx, &node).await,
+                Err(error) => Err(error),
+            };
+            started.map(|()| claims.release([&node])).map_err(|error| format!("{node}: {error}"))
+        });
+    }
+    let mut late: Vec<_> = starting.join_all().await.into_iter().filter_map(Result::err).collect();
+    late.sort();
+    late
 }
 
 /// Starts the store on every node where its fault was undone, and waits until it is ready there. Says
@@ -171,7 +196,7 @@ pub(crate) async fn start_all(cx: &FaultContext, nodes: Vec<String>) -> Vec<Stri
 }
 
 /// Starts the store on a node and waits until it is ready.
-pub(crate) async fn start(cx: &FaultContext, node: &str) -> Result<(), FaultError> {
+async fn start(cx: &FaultContext, node: &str) -> Result<(), FaultError> {
     let remote = cx.cluster.remote(node).map(Arc::clone);
     let remote = remote.ok_or_else(|| FaultError::Unsupported(format!("no node {node}")))?;
     processes::control(cx)?.start(&cx.cluster, &*remote).await?;

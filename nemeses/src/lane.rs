@@ -71,6 +71,7 @@ pub async fn lanes(
         if let Some(mistake) = spec.unsupported(&*cx.system) {
             return Err(refused(mistake));
         }
+        let claims = claims.for_another_lane();
         let mut nemesis = spec.nemesis(&nodes, &claims, &agents).map_err(refused)?;
         nemesis.prepare(cx).await.map_err(|error| match error {
             FaultError::Unsupported(why) => {
@@ -87,7 +88,7 @@ pub async fn lanes(
         lanes.push(Box::new(FaultLane {
             text: spec.text.clone(),
             nemesis,
-            claims: claims.clone(),
+            claims,
             schedule,
             rng,
             cx: cx.clone(),

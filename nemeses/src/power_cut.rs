@@ -13,7 +13,7 @@ use rand_chacha::ChaCha8Rng;
 use crate::agents::Agents;
 use crate::claims::Claims;
 use crate::findings::{Findings, healed};
-use crate::kill::start_undone;
+use crate::kill::start_and_release;
 use crate::processes::{self, Look, Prey, Standstill};
 use crate::target::Target;
 
@@ -112,8 +112,7 @@ impl Nemesis for PowerCut {
         choice: &Choice,
         name: &str,
     ) -> Result<Evidence, FaultError> {
-        let undone = self.agents.undo(name, &choice.nodes).await;
-        let late = start_undone(cx, undone).await;
+        let late = start_and_release(cx, &self.claims, &self.agents, choice, name).await;
         Ok(healed(&self.claims, &choice.nodes, &late, |nodes| {
             format!("the disk takes writes, started again and ready on {nodes}")
         }))

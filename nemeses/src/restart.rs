@@ -16,7 +16,8 @@ use tokio::task::JoinHandle;
 
 use crate::agents::Agents;
 use crate::claims::Claims;
-use crate::kill;
+use crate::findings::healed;
+use crate::kill::start_and_release;
 use crate::processes::{self, Prey};
 use crate::target::Target;
 
@@ -204,20 +205,9 @@ impl Nemesis for Restart {
             stop.set();
             let _ = task.await;
         }
-        let mut late = Vec::new();
-        for (node, undone) in self.agents.undo(name, &choice.nodes).await {
-            let started = match undone {
-                Ok(_) => kill::start(cx, &node).await,
-                Err(error) => Err(error),
-            };
-            late.extend(started.err().map(|error| format!("{node}: {error}")));
-        }
-        let (effect, summary) = if late.is_empty() {
-            self.claims.release(&choice.nodes);
-            (Effect::Proven, format!("runs and is ready on {}", choice.nodes.join(" ")))
-        } else {
-            (Effect::Indeterminate, late.join("; "))
-        };
-        Ok(Evidence { effect, summary, figures: serde_json::Value::Null })
+        let late = start_and_release(cx, &self.claims, &self.agents, choice, name).await;
+        Ok(healed(&self.claims, &choice.nodes, &late, |nodes| {
+            format!("runs and is ready on {nodes}")
+        }))
     }
 }

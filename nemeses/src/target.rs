@@ -127,18 +127,33 @@ impl Target {
     }
 }
 
-/// Chooses nodes that no other fault claims, and claims them; without a target, draws one.
+/// Chooses nodes that no other fault claims, and claims them; without a target, draws one. Where a leader was
+/// drawn and none is free, or known, any free node will do.
 pub(crate) async fn claim(
     cx: &FaultContext,
     target: Option<&Target>,
     claims: &Claims,
     rng: &mut ChaCha8Rng,
 ) -> Result<(Target, Vec<String>), FaultError> {
+    let drawn =
+        || Target::draw(cx.cluster.nodes().count(), cx.system.db().primaries().is_some(), rng);
+    let mut wanted = target.cloned().unwrap_or_else(drawn);
+    let mut picked = claim_these(cx, &wanted, claims, rng).await;
+    if let (None, Target::Primaries, Err(FaultError::Nothing(_))) = (target, &wanted, &picked) {
+        wanted = Target::One;
+        picked = claim_these(cx, &wanted, claims, rng).await;
+    }
+    Ok((wanted, picked?))
+}
+
+/// Chooses nodes for a target that no other fault claims, and claims them.
+async fn claim_these(
+    cx: &FaultContext,
+    target: &Target,
+    claims: &Claims,
+    rng: &mut ChaCha8Rng,
+) -> Result<Vec<String>, FaultError> {
     let nodes = node_names(cx);
-    let target = match target {
-        Some(target) => target.clone(),
-        None => Target::draw(nodes.len(), cx.system.db().primaries().is_some(), rng),
-    };
     let leaders = match target {
         Target::Primaries => primaries(cx).await?,
         _ => Vec::new(),
@@ -150,7 +165,7 @@ pub(crate) async fn claim(
             _ => format!("no node is free for `{}`", target.word()),
         }));
     }
-    Ok((target, picked))
+    Ok(picked)
 }
 
 /// The nodes that claim to lead, by name, or why nobody can be asked.
