@@ -29,7 +29,8 @@ pub struct Claims {
 
 impl Claims {
     /// The same, for one more lane.
-    pub(crate) fn for_another_lane(&self) -> Self {
+    #[must_use]
+    pub fn for_another_lane(&self) -> Self {
         Self { lane: self.lanes.fetch_add(1, Ordering::Relaxed) + 1, ..self.clone() }
     }
 

@@ -27,9 +27,19 @@ async fn nemesis(fault: &str, cx: &FaultContext) -> Box<dyn Nemesis> {
 
 /// The same, by these agents.
 async fn nemesis_with(fault: &str, cx: &FaultContext, agents: &Agents) -> Box<dyn Nemesis> {
+    nemesis_among(fault, cx, agents, &Claims::default()).await
+}
+
+/// The same, among others that claim nodes.
+async fn nemesis_among(
+    fault: &str,
+    cx: &FaultContext,
+    agents: &Agents,
+    claims: &Claims,
+) -> Box<dyn Nemesis> {
     let nodes: Vec<String> = cx.cluster.nodes().map(|node| node.name.to_string()).collect();
     let specs = deposed_nemeses::parse(fault, &nodes).unwrap();
-    let mut nemesis = specs[0].nemesis(&nodes, &Claims::default(), agents).unwrap();
+    let mut nemesis = specs[0].nemesis(&nodes, &claims.for_another_lane(), agents).unwrap();
     nemesis.prepare(cx).await.unwrap();
     nemesis.baseline(cx).await.unwrap();
     nemesis

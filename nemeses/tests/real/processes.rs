@@ -3,11 +3,14 @@
 use std::time::{Duration, Instant};
 
 use deposed_core::{Effect, FaultError, Process};
+use deposed_nemeses::{Agents, Claims};
 use rand::SeedableRng;
 use rand_chacha::ChaCha8Rng;
 
 use crate::namespaces::Namespaces;
-use crate::{NAME, agents, assert_doubted, assert_proven, hurt, nemesis, nemesis_with, store};
+use crate::{
+    NAME, agents, assert_doubted, assert_proven, hurt, nemesis, nemesis_among, nemesis_with, store,
+};
 
 /// The states of all processes of the store on a node, but for those that only wait to be reaped.
 const STATES: &str = r#"g=$(cat /run/store.pid)
@@ -34,6 +37,31 @@ async fn kill_takes_the_group_and_nothing_else() {
     let after = net.everywhere("cat /run/store.pid");
     assert_ne!(after[0], pids[0]);
     assert_eq!(after[1..], pids[1..]);
+}
+
+/// A node whose store is ready again may be paused while another one still waits for its own, and is not given
+/// back when that one is ready at last.
+#[tokio::test]
+async fn a_node_that_is_ready_waits_for_no_other() {
+    let net = Namespaces::new(2);
+    let cx = store::running(&net).await;
+    let (agents, claims) = (Agents::default(), Claims::default());
+    let mut kill = nemesis_among("kill:all", &cx, &agents, &claims).await;
+    let mut pause = nemesis_among("pause:n1", &cx, &agents, &claims).await;
+    let (killed, seen) = hurt(&mut *kill, &cx, "kill-1").await;
+    assert_proven(&seen);
+    let mut rng = ChaCha8Rng::seed_from_u64(1);
+    assert!(pause.choose(&cx, &mut rng).await.unwrap_err().to_string().contains("is free"));
+    let beats = format!("{}/beats", store::DATA);
+    net.node(2).sh(&format!("echo broken >>{beats}"));
+    assert_doubted(&kill.heal(&cx, &killed, "kill-1").await.unwrap(), "n2: ");
+    let (paused, seen) = hurt(&mut *pause, &cx, "pause-2").await;
+    assert_proven(&seen);
+    net.node(2).sh(&format!("sed -i '/broken/d' {beats}"));
+    assert_proven(&kill.heal(&cx, &killed, "kill-1").await.unwrap());
+    assert!(pause.choose(&cx, &mut rng).await.is_err(), "n1 was given back twice");
+    assert_proven(&pause.evidence(&cx, &paused, "pause-2").await.unwrap());
+    assert_proven(&pause.heal(&cx, &paused, "pause-2").await.unwrap());
 }
 
 /// A pid that has passed to another process since it was chosen is not signalled.
