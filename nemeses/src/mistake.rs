@@ -60,9 +60,11 @@ pub(crate) fn node_list(
                 _ => Mistake::new(name, format!("neither a node nor a known word; {hint}")),
             });
         }
+        if names.iter().any(|named| named == name) {
+            return Err(Mistake::new(text, format!("{name} is named twice")));
+        }
         names.push(name.to_owned());
     }
     names.sort();
-    names.dedup();
     Ok(names)
 }

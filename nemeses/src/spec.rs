@@ -485,6 +485,15 @@ mod tests {
         }
     }
 
+    /// A node that is named twice is a slip of the pen.
+    #[test]
+    fn a_name_stands_once() {
+        for text in ["kill:n1+n2+n1", "flap:n1+n1", "partition:n1/n2+n2"] {
+            let said = problems(text, 3);
+            assert!(said[0].contains("is named twice"), "{said:?}");
+        }
+    }
+
     /// What a cluster of this size cannot suffer is refused before anything is touched.
     #[test]
     fn impossible_targets_are_refused() {

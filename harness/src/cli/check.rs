@@ -124,6 +124,11 @@ pub(super) fn main(args: Args) -> Result<u8, Failure> {
 }
 
 fn unknown_model(name: &str) -> Failure {
+    if let Some(permits) = name.strip_prefix("semaphore:") {
+        return Failure::usage(anyhow!(
+            "--model {name}: {permits:?} is no number of permits, such as the 3 of semaphore:3"
+        ));
+    }
     let known: Vec<_> = MODELS.iter().map(|model| model.name).collect();
     Failure::nothing_selected(anyhow!(
         "no model is called {name:?}; there are {}",

@@ -68,6 +68,8 @@ impl Inventory {
         let mut resolver =
             Resolver { flags, defaults, ssh_config, around, mistakes, notes, secrets };
         let nodes = resolver.nodes(nodes);
+        // A node that is named twice is mistaken twice in the same words.
+        resolver.mistakes.dedup();
         if resolver.mistakes.is_empty() {
             Ok(Self { nodes, notes: resolver.notes })
         } else {
