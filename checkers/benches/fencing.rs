@@ -6,7 +6,7 @@ use criterion::{Criterion, criterion_group, criterion_main};
 use deposed_checkers::{Budget, Checker, Fencing, Verdict};
 use simulated::{Mistake, history};
 
-#[path = "../tests/fencing/simulated.rs"]
+#[path = "../src/fencing/tests/simulated.rs"]
 mod simulated;
 
 const EVENTS: usize = 1_000_000;

@@ -1,9 +1,22 @@
 //! Rules that tests break on purpose, to show that the comparison with the definitions finds it.
 
-/// Defines `planted`, which asks whether a rule is broken in this thread, and in tests `plant`, which breaks
-/// one. Outside of tests there is none, and asking costs nothing.
+/// Defines an enum of rules, and `planted`, which asks whether one is broken in this thread; for tests
+/// also `plant`, which breaks one, and the list of `ALL`. Outside of tests none is, and asking costs nothing.
 macro_rules! plantable {
-    ($bug:ident) => {
+    ($(#[$about:meta])* pub(crate) enum $bug:ident { $($(#[$rule:meta])* $name:ident,)+ }) => {
+        $(#[$about])*
+        #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+        pub(crate) enum $bug {
+            $($(#[$rule])* $name,)+
+        }
+
+        #[cfg(test)]
+        impl $bug {
+            /// Every one of them.
+            #[allow(dead_code, reason = "where one comparison cannot find all, each names its own")]
+            pub(crate) const ALL: &[Self] = &[$(Self::$name,)+];
+        }
+
         /// Whether a rule is broken in this thread.
         #[cfg(not(test))]
         pub(crate) const fn planted(_bug: $bug) -> bool {

@@ -1,53 +1,52 @@
 //! Bugs on purpose, one for each rule, so that tests can show that the comparison with the definitions
 //! finds them. Outside of tests there are none, and asking costs nothing.
 
-/// A rule that is broken.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Bug {
-    /// Set: an element counts from the first add on, not from its end.
-    AddsCountAtOnce,
-    /// Set: that a read saw an element does not make it known.
-    SeenIsNotKnown,
-    /// Set: adds that failed are taken for ones that may have happened.
-    FailedAddsCount,
-    /// Set: an element that is back later was lost.
-    StaleIsLost,
-    /// Set: reads that began before an element was known must see it.
-    EarlyReadsCount,
-    /// Queue, set: what nobody put in is let pass.
-    UnexpectedIgnored,
-    /// Queue: dequeues that crashed took nothing.
-    CrashedDequeuesIgnored,
-    /// Queue: drains that crashed took nothing but what they tell.
-    CrashedDrainsIgnored,
-    /// Queue: what a drain that crashed tells is not looked at.
-    ToldIgnored,
-    /// Queue: an element that was put in twice may come out once.
-    CopiesIgnored,
-    /// Queue: what a drain took is not looked at.
-    DrainsIgnored,
-    /// Queue: a crashed dequeue may have taken any number of elements.
-    DequeuesTakeAll,
-    /// Counter: adds that were under way when a read began are not in it.
-    AddsUnderWayIgnored,
-    /// Counter: adds that are certain may be missed.
-    CertainAddsIgnored,
-    /// Counter: an indeterminate add happened when it ended.
-    OpenAddsEnd,
-    /// Counter: adds that failed may have happened.
-    FailedIncrementsCount,
-    /// Counter: negative amounts are taken for positive ones.
-    SignsIgnored,
-    /// Ids: a second one is let pass.
-    SecondIdIgnored,
-    /// Ids: what was not acknowledged was handed out.
-    OpenIdsCount,
-    /// Ids: all calls hand out ids.
-    AllCallsGenerate,
-    /// Availability: calls without an answer are not counted.
-    OnlyAnswersCount,
-    /// Availability: the goal is not looked at.
-    GoalIgnored,
+crate::plantable::plantable! {
+    /// A rule that is broken.
+    pub(crate) enum Bug {
+        /// Set: an element counts from the first add on, not from its end.
+        AddsCountAtOnce,
+        /// Set: that a read saw an element does not make it known.
+        SeenIsNotKnown,
+        /// Set: adds that failed are taken for ones that may have happened.
+        FailedAddsCount,
+        /// Set: an element that is back later was lost.
+        StaleIsLost,
+        /// Set: reads that began before an element was known must see it.
+        EarlyReadsCount,
+        /// Queue, set: what nobody put in is let pass.
+        UnexpectedIgnored,
+        /// Queue: dequeues that crashed took nothing.
+        CrashedDequeuesIgnored,
+        /// Queue: drains that crashed took nothing but what they tell.
+        CrashedDrainsIgnored,
+        /// Queue: what a drain that crashed tells is not looked at.
+        ToldIgnored,
+        /// Queue: an element that was put in twice may come out once.
+        CopiesIgnored,
+        /// Queue: what a drain took is not looked at.
+        DrainsIgnored,
+        /// Queue: a crashed dequeue may have taken any number of elements.
+        DequeuesTakeAll,
+        /// Counter: adds that were under way when a read began are not in it.
+        AddsUnderWayIgnored,
+        /// Counter: adds that are certain may be missed.
+        CertainAddsIgnored,
+        /// Counter: an indeterminate add happened when it ended.
+        OpenAddsEnd,
+        /// Counter: adds that failed may have happened.
+        FailedIncrementsCount,
+        /// Counter: negative amounts are taken for positive ones.
+        SignsIgnored,
+        /// Ids: a second one is let pass.
+        SecondIdIgnored,
+        /// Ids: what was not acknowledged was handed out.
+        OpenIdsCount,
+        /// Ids: all calls hand out ids.
+        AllCallsGenerate,
+        /// Availability: calls without an answer are not counted.
+        OnlyAnswersCount,
+        /// Availability: the goal is not looked at.
+        GoalIgnored,
+    }
 }
-
-crate::plantable::plantable!(Bug);

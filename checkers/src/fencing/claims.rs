@@ -2,6 +2,8 @@
 
 use serde::{Deserialize, Serialize};
 
+use super::planted::{Bug, planted};
+
 /// The guarantees a system claims. By default all it can, with perfect clocks.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
@@ -79,14 +81,18 @@ impl LeaseClaim {
     /// Until when a lease is certainly in force that was asked for at `begin_ns`: it was not
     /// granted earlier, and the clock of who granted it may be fast and ahead.
     pub(super) fn certain_end_ns(self, begin_ns: u64, lease_ms: u64) -> u64 {
-        let term = lease_ms as f64 * 1e6 * (1.0 - self.drift);
-        begin_ns.saturating_add(term as u64).saturating_sub(self.error_ns())
+        let drift = if planted(Bug::LeasesNeverRunFast) { 0.0 } else { self.drift };
+        let error = if planted(Bug::LeasesAreExact) { 0 } else { self.error_ns() };
+        let term = lease_ms as f64 * 1e6 * (1.0 - drift);
+        begin_ns.saturating_add(term as u64).saturating_sub(error)
     }
 
     /// From when a lease is certainly over that was received at `end_ns`.
     pub(super) fn latest_end_ns(self, end_ns: u64, lease_ms: u64) -> u64 {
-        let term = lease_ms as f64 * 1e6 * (1.0 + self.drift);
-        end_ns.saturating_add(term.ceil() as u64).saturating_add(self.error_ns())
+        let drift = if planted(Bug::LeasesNeverRunSlow) { 0.0 } else { self.drift };
+        let error = if planted(Bug::EndsAreExact) { 0 } else { self.error_ns() };
+        let term = lease_ms as f64 * 1e6 * (1.0 + drift);
+        end_ns.saturating_add(term.ceil() as u64).saturating_add(error)
     }
 
     const fn error_ns(self) -> u64 {

@@ -62,11 +62,6 @@ impl<'h> Event<'h> {
         self.answered().and_then(Served::parse).filter(|served| served.leader)
     }
 
-    /// Token or epoch: what grows with every change of leadership.
-    pub(super) fn number(&self, epochs: bool) -> Option<i64> {
-        if epochs { self.served().map(|served| served.epoch) } else { self.token() }
-    }
-
     pub(super) fn id(&self) -> Option<&'h str> {
         match (&self.log, self.f) {
             (Some(LogEvent::Write { id, .. }), _) => *id,

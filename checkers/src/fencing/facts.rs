@@ -8,6 +8,7 @@ use deposed_history::fencing::{
 use deposed_history::{Call, History, Outcome, Symbol};
 use rustc_hash::FxHashMap;
 
+use super::planted::{Bug, planted};
 use crate::budget::{Budget, Exhausted};
 
 /// Stands for no position and no number.
@@ -429,9 +430,15 @@ impl<'h> Reader<'h> {
             (fate.invoke, fate.begin_ns, fate.done) = (invoke, begin_ns, complete);
         }
         // NONE is the greatest, and stays.
-        fate.done = fate.done.max(complete);
+        if !planted(Bug::FirstTryIsDone) {
+            fate.done = fate.done.max(complete);
+        }
         let first = self.facts.writes.get(fate.acknowledged as usize);
-        if write.span.is_ok() && first.is_none_or(|first| complete < first.span.complete) {
+        if write.span.is_ok()
+            && first.is_none_or(|first| {
+                complete < first.span.complete || planted(Bug::LastAcknowledgementCounts)
+            })
+        {
             fate.acknowledged = number;
         }
         self.facts.writes.push(write);
@@ -478,7 +485,7 @@ impl<'h> Reader<'h> {
             self.ids[id.index()] = number;
             return number;
         }
-        if self.facts.fates[first as usize].resource == resource {
+        if self.facts.fates[first as usize].resource == resource || planted(Bug::IdsAreGlobal) {
             return first;
         }
         if let Some(&number) = self.more_ids.get(&(resource, id)) {
@@ -526,7 +533,7 @@ impl<'h> Reader<'h> {
         let by_resource = facts.by_resource(facts.attempts.iter().map(|a| a.resource));
         let order = by_resource.numbers.iter();
         facts.attempts = order.map(|&number| facts.attempts[number as usize]).collect();
-        for bounds in by_resource.starts.windows(2) {
+        for bounds in by_resource.starts.windows(2).filter(|_| !planted(Bug::LinesAsCollected)) {
             // As they were collected they mostly stand in order, which costs a sort nothing.
             facts.attempts[bounds[0] as usize..bounds[1] as usize]
                 .sort_by_key(|attempt| (attempt.seq, attempt.position));
@@ -537,7 +544,7 @@ impl<'h> Reader<'h> {
             let Some(id) = attempt.id else { continue };
             let fate = &mut facts.fates[id as usize];
             let number = number as u32;
-            if attempt.accepted {
+            if attempt.accepted || planted(Bug::RefusedIsApplied) {
                 fate.accepted = fate.accepted.min(number);
                 fate.accepted_last = number;
                 fate.accepted_count += 1;

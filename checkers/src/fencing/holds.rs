@@ -5,8 +5,9 @@ use rustc_hash::FxHashMap;
 
 use super::Claims;
 use super::claims::LeaseClaim;
-use super::facts::{Facts, NONE, Span};
+use super::facts::{Facts, NONE, Renewal, Span};
 use super::found::Found;
+use super::planted::{Bug, planted};
 use super::tell::{Story, length, seconds, short};
 use crate::EdgeKind;
 
@@ -39,7 +40,10 @@ impl Releases {
         let mut releases: FxHashMap<(u32, i64), Vec<u32>> = FxHashMap::default();
         for release in &facts.releases {
             let key = (release.resource, release.token);
-            releases.entry(key).or_default().push(release.span.invoke);
+            let Span { invoke, complete, .. } = release.span;
+            let late = planted(Bug::HeldUntilReleased) && release.span.is_ok();
+            let end = if late { complete } else { invoke };
+            releases.entry(key).or_default().push(end);
         }
         Self(releases)
     }
@@ -79,19 +83,23 @@ pub(super) fn judge(facts: &Facts<'_>, claims: &Claims, found: &mut Found) {
         .iter()
         .filter_map(|r| Some((r.resource, r.process, r.token, r.span, r.grant?, true)));
     for (resource, process, token, span, grant, is_renewal) in acquired.chain(renewed) {
-        let release = releases.first(resource, token, span.complete);
+        let after = if planted(Bug::ReleasesEndLaterGrants) { 0 } else { span.complete };
+        let release = releases.first(resource, token, after);
+        let release = release.filter(|_| !planted(Bug::ReleasesIgnored));
         // Whoever renews a grant does it for the one that acquired it.
-        let owner = if is_renewal {
+        let owner = if is_renewal && !planted(Bug::RenewersHold) {
             let grants = owners.get(&(resource, token)).map_or(&[][..], Vec::as_slice);
             let before = grants.partition_point(|&(complete, _)| complete < span.invoke);
             before.checked_sub(1).map_or(process, |last| grants[last].1)
         } else {
             process
         };
-        let lost =
-            [process, owner].into_iter().filter_map(|who| facts.disconnected.get(&who).copied());
-        let lost = lost.filter(|&lost| lost > span.complete).min();
-        let certain = |ms| bounds.certain_end_ns(span.begin_ns, ms);
+        let lost = [process, if planted(Bug::LostOwnersHold) { process } else { owner }]
+            .into_iter()
+            .filter_map(|who| facts.disconnected.get(&who).copied());
+        let lost = lost.filter(|&lost| lost > span.complete && !planted(Bug::LostStillHold)).min();
+        let from_ns = if planted(Bug::LeaseFromAnswer) { span.end_ns } else { span.begin_ns };
+        let certain = |ms| bounds.certain_end_ns(from_ns, ms);
         holds[resource as usize].push(Hold {
             owner,
             token,
@@ -104,7 +112,9 @@ pub(super) fn judge(facts: &Facts<'_>, claims: &Claims, found: &mut Found) {
         });
     }
     for (resource, mut holds) in facts.resources.iter().zip(holds) {
-        holds.sort_unstable_by_key(|hold| hold.grant.complete);
+        holds.sort_unstable_by_key(|hold| {
+            if planted(Bug::HeldWhenAsked) { hold.grant.invoke } else { hold.grant.complete }
+        });
         found.count("holds", holds.iter().filter(|hold| !hold.is_renewal).count() as u64);
         let judge = Judge { facts, claims, bounds, resource };
         judge.overlaps(&holds, found);
@@ -141,11 +151,14 @@ impl<'h> Judge<'_, 'h> {
         let mut longest: [Option<(usize, &Hold)>; 2] = [None, None];
         for (i, hold) in holds.iter().enumerate() {
             let end = end_of(hold);
-            if end <= i {
+            if end <= i && !planted(Bug::OverIsHeld) {
                 // Over before it was known.
                 continue;
             }
-            let other = longest.into_iter().flatten().find(|(_, other)| other.owner != hold.owner);
+            let other = longest
+                .into_iter()
+                .flatten()
+                .find(|(_, other)| other.owner != hold.owner || planted(Bug::OwnHoldsOverlap));
             if let Some((other_end, other)) = other
                 && other_end > i
             {
@@ -162,6 +175,11 @@ impl<'h> Judge<'_, 'h> {
                 _ if second.is_none_or(|(most, _)| end > most) => [first, candidate],
                 _ => longest,
             };
+            if planted(Bug::OnlyTheLongestHold) {
+                longest[1] = None;
+            } else if planted(Bug::OnlyTheLastHold) {
+                longest = [candidate, None];
+            }
         }
     }
 
@@ -173,7 +191,7 @@ impl<'h> Judge<'_, 'h> {
             hold.end_ns.min(stop)
         };
         let overlap = end_ns(first).min(end_ns(second)).saturating_sub(from);
-        let leased = first.lease_ms.is_some();
+        let leased = first.lease_ms.is_some() != planted(Bug::LeasesAreLocks);
         let name = if leased { "lease-overlap" } else { "mutual-exclusion" };
         let claimed = if leased { self.claims.lease.is_some() } else { self.claims.mutex };
         let (a, b) = (first.grant.invoke, second.grant.invoke);
@@ -279,7 +297,8 @@ impl Claimed<'_, '_> {
         }
         let latest = self.latest();
         for (resource, span, grant) in told {
-            let end = end_before(&latest, resource, grant.token, span.complete);
+            let until = if planted(Bug::LaterGrantsCount) { NONE } else { span.complete };
+            let end = end_before(&latest, resource, grant.token, until);
             if let (Some(valid), Some(end)) = (grant.valid_until_ns, end)
                 && valid > end
             {
@@ -302,28 +321,37 @@ impl Claimed<'_, '_> {
         let acquired = self.facts.acquires.iter();
         let acquired = acquired.filter_map(|a| Some((a.resource, a.grant?.token, a.span, a.grant)));
         let renewed = self.facts.renewals.iter().map(|r| (r.resource, r.token, r.span, r.grant));
+        let nothing = planted(Bug::LostRenewalsGiveNothing);
+        let renewed = renewed.filter(|(.., grant)| grant.is_some() || !nothing);
         let mut noted: FxHashMap<(u32, i64), Vec<Stamp>> = FxHashMap::default();
         for granted in &self.facts.granted {
             noted.entry((granted.resource, granted.token)).or_default().extend(granted.at);
         }
         for (resource, token, span, grant) in acquired.chain(renewed) {
             // What the service noted of it is at least as good as when its answer came.
-            let of_this =
-                noted.get(&(resource, token)).into_iter().flatten().filter(|at| {
-                    at.latest_ns() >= span.begin_ns && at.earliest_ns() <= span.end_ns
-                });
-            let granted = of_this.map(|at| at.latest_ns()).max();
-            let granted_ns = granted.unwrap_or(u64::MAX).min(span.end_ns);
+            let of_this = noted.get(&(resource, token)).into_iter().flatten().filter(|at| {
+                at.latest_ns() >= span.begin_ns && at.earliest_ns() <= span.end_ns
+                    || planted(Bug::NotesOfOthers)
+            });
+            let noted = of_this.map(|at| at.latest_ns());
+            let granted = if planted(Bug::FirstNoteCounts) { noted.min() } else { noted.max() };
+            let granted = granted.filter(|_| !planted(Bug::NotedGrantsIgnored));
+            let granted_ns = match granted {
+                _ if planted(Bug::OverSinceAsked) => span.begin_ns,
+                Some(granted_ns) if planted(Bug::NotesBeforeAnswers) => granted_ns,
+                granted => granted.unwrap_or(u64::MAX).min(span.end_ns),
+            };
             // A renewal of unknown outcome may take effect at any time.
             let lease_ms = grant.and_then(|grant| grant.lease_ms);
-            let end = lease_ms.map_or(u64::MAX, |ms| self.bounds.latest_end_ns(granted_ns, ms));
+            let endless = if planted(Bug::LocksRunOut) { 0 } else { u64::MAX };
+            let end = lease_ms.map_or(endless, |ms| self.bounds.latest_end_ns(granted_ns, ms));
             latest.entry((resource, token)).or_default().push((span.invoke, end));
         }
         for ends in latest.values_mut() {
             ends.sort_unstable();
             let mut most = 0;
             for (_, end) in ends {
-                most = most.max(*end);
+                most = if planted(Bug::LastGrantCounts) { *end } else { most.max(*end) };
                 *end = most;
             }
         }
@@ -374,12 +402,20 @@ fn renewed_after_the_end(facts: &Facts<'_>, claims: &Claims, found: &mut Found) 
     for noted in &facts.ended {
         let Some(at) = noted.at else { continue };
         let end = ended.entry((noted.resource, noted.token)).or_insert((u64::MAX, NONE));
-        *end = (*end).min((at.latest_ns(), noted.position));
+        let ns = if planted(Bug::NotesAreExact) { at.at_ns } else { at.latest_ns() };
+        *end = (*end).min((ns, noted.position));
+        if planted(Bug::LastEndCounts) {
+            *end = (ns, noted.position);
+        }
     }
-    for renewal in facts.renewals.iter().filter(|renewal| renewal.span.is_ok()) {
+    let succeeded = |renewal: &&Renewal| renewal.span.is_ok() || planted(Bug::OpenRenewalsSucceed);
+    for renewal in facts.renewals.iter().filter(succeeded) {
         let key = (renewal.resource, renewal.token);
         let Some(&(end_ns, position)) = ended.get(&key) else { continue };
-        let Some(late) = renewal.span.begin_ns.checked_sub(end_ns).filter(|&late| late > 0) else {
+        let Span { begin_ns, end_ns: answered_ns, .. } = renewal.span;
+        let begin_ns = if planted(Bug::RenewedWhenAnswered) { answered_ns } else { begin_ns };
+        let is_late = |late: &u64| *late > 0 || planted(Bug::TiesAreLate);
+        let Some(late) = begin_ns.checked_sub(end_ns).filter(is_late) else {
             continue;
         };
         let (name, renew) = ("lost-notification", renewal.span.invoke);

@@ -6,8 +6,9 @@ use std::collections::BTreeMap;
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::Claims;
-use super::facts::{Facts, Proof, Span};
+use super::facts::{Facts, Led, Proof, Span};
 use super::found::Found;
+use super::planted::{Bug, planted};
 use super::tell::{Story, length, short};
 use crate::EdgeKind;
 
@@ -27,7 +28,7 @@ pub(super) fn judge(facts: &Facts<'_>, claims: &Claims, found: &mut Found) {
     let reads = facts.reads.iter().filter_map(|r| Some((r.resource, r.span, r.served?, true)));
     let mut services: Vec<Vec<Service>> = vec![Vec::new(); facts.resources.len()];
     for (resource, span, proof, is_read) in writes.chain(reads) {
-        if proof.leader {
+        if proof.leader || planted(Bug::FollowersLead) {
             let service = Service { resource, span, proof, is_read };
             services[resource as usize].push(service);
         }
@@ -66,7 +67,8 @@ impl<'h> Judge<'_, 'h> {
             }
             last = Some((proof.epoch, proof.node));
             let (before, told) = first.entry(proof.epoch).or_insert((service, false));
-            if before.proof.node == proof.node || *told {
+            let is_one = before.proof.node == proof.node && !planted(Bug::OneNodeIsTwo);
+            if is_one || *told && !planted(Bug::EpochsCountAgain) {
                 continue;
             }
             *told = true;
@@ -110,18 +112,31 @@ impl<'h> Judge<'_, 'h> {
         let mut windows: BTreeMap<(i64, u32), &Service> = BTreeMap::new();
         for service in services {
             while let Some(done) = returned.get(next)
-                && done.span.complete < service.span.invoke
+                && (done.span.complete < service.span.invoke
+                    || planted(Bug::OverlappingServicesOrdered)
+                        && done.span.complete < service.span.complete)
             {
                 latest = later(latest, done);
+                if planted(Bug::OnlyTheLatestEpoch) {
+                    latest[1] = None;
+                }
                 next += 1;
             }
             let proof = service.proof;
-            let newer = latest.into_iter().flatten().find(|other| other.proof.node != proof.node);
-            let Some(newer) = newer.filter(|newer| newer.proof.epoch > proof.epoch) else {
+            let newer = latest
+                .into_iter()
+                .flatten()
+                .find(|other| other.proof.node != proof.node || planted(Bug::OwnEpochsDepose));
+            let Some(newer) =
+                newer.map(|newer| (newer, newer.proof.epoch)).filter(|&(_, epoch)| {
+                    epoch > proof.epoch || planted(Bug::EqualEpochsDepose) && epoch == proof.epoch
+                })
+            else {
                 continue;
             };
-            self.note_effect(newer, service, found);
-            windows.insert((proof.epoch, proof.node), service);
+            self.note_effect(newer.0, service, found);
+            let node = if planted(Bug::OneWindowAnEpoch) { 0 } else { proof.node };
+            windows.insert((proof.epoch, node), service);
         }
         if windows.is_empty() {
             return;
@@ -192,9 +207,10 @@ impl<'h> Judge<'_, 'h> {
 
     /// Nodes that held themselves for leaders at one time, or in one epoch.
     fn observed(&self, found: &mut Found) {
-        let mut led: Vec<&super::facts::Led> = self.facts.led.iter().collect();
-        let sure_from = |led: &super::facts::Led| led.from_ns.saturating_add(led.error_ns);
-        let sure_to = |led: &super::facts::Led| led.to_ns.saturating_sub(led.error_ns);
+        let mut led: Vec<&Led> = self.facts.led.iter().collect();
+        let error = |led: &Led| if planted(Bug::LeadersAreExact) { 0 } else { led.error_ns };
+        let sure_from = |led: &Led| led.from_ns.saturating_add(error(led));
+        let sure_to = |led: &Led| led.to_ns.saturating_sub(error(led));
         led.sort_unstable_by_key(|led| (sure_from(led), led.position));
         let mut first: FxHashMap<i64, (u32, u32)> = FxHashMap::default();
         for led in &led {
@@ -205,15 +221,18 @@ impl<'h> Judge<'_, 'h> {
             }
         }
         let claimed = self.claims.lease.is_some();
-        let mut longest: [Option<&super::facts::Led>; 2] = [None, None];
+        let mut longest: [Option<&Led>; 2] = [None, None];
         for led in led {
             let (from, to) = (sure_from(led), sure_to(led));
-            if to <= from {
+            if to < from || to == from && !planted(Bug::EmptyTermsOverlap) {
                 continue;
             }
-            let other = longest.into_iter().flatten().find(|other| other.node != led.node);
+            let other = longest
+                .into_iter()
+                .flatten()
+                .find(|other| other.node != led.node || planted(Bug::OwnTermsOverlap));
             if let Some(other) = other
-                && other.epoch != led.epoch
+                && (other.epoch != led.epoch || planted(Bug::SameEpochOverlaps))
                 && sure_to(other) > from
             {
                 let (name, ns) = ("dual-leader", sure_to(other).min(to) - from);
@@ -241,6 +260,9 @@ impl<'h> Judge<'_, 'h> {
                 _ if second.is_none_or(|other| to > sure_to(other)) => [longest_of_all, Some(led)],
                 _ => longest,
             };
+            if planted(Bug::OnlyTheLongestLeader) {
+                longest[1] = None;
+            }
         }
     }
 
@@ -250,7 +272,7 @@ impl<'h> Judge<'_, 'h> {
         if self.claims.lease.is_none() {
             return;
         }
-        let mut led: Vec<&super::facts::Led> = self.facts.led.iter().collect();
+        let mut led: Vec<&Led> = self.facts.led.iter().collect();
         led.sort_unstable_by_key(|led| (led.epoch, led.position));
         for pair in led.windows(2).filter(|pair| pair[0].node != pair[1].node) {
             let end = pair[0].to_ns.saturating_add(pair[0].error_ns);

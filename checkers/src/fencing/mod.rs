@@ -42,15 +42,21 @@ mod facts;
 mod found;
 mod holds;
 mod leaders;
+mod planted;
+mod raw;
+mod refusal;
 mod tell;
+#[cfg(test)]
+mod tests;
 mod tokens;
 mod verify;
 mod writes;
 
 pub use claims::{Claims, LeaseClaim};
 pub use found::NAMES as FENCING_NAMES;
+pub use refusal::Refused;
 use verify::Verifier;
-pub use verify::{Refused, verify};
+pub use verify::verify;
 
 use deposed_history::History;
 use serde_json::{Map, Value, json};

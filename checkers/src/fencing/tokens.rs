@@ -3,8 +3,9 @@
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::Claims;
-use super::facts::{Acquire, Facts, NONE, Noted, Release, Write};
+use super::facts::{Acquire, Facts, NONE, Noted, Release, Span, Write};
 use super::found::Found;
+use super::planted::{Bug, planted};
 use super::tell::{Story, length, short};
 use crate::EdgeKind;
 
@@ -94,9 +95,13 @@ impl<'h> Judge<'_, 'h> {
             let between = first.span.complete..second.span.invoke;
             let given_back = released.get(&(first.process, token)).is_some_and(|releases| {
                 let next = releases.partition_point(|&release| release < between.start);
-                releases.get(next).is_some_and(|release| between.contains(release))
+                planted(Bug::AnyReleaseReturns)
+                    || releases.get(next).is_some_and(|release| between.contains(release))
             });
-            if first.process == second.process && !given_back {
+            let given_back = given_back && !planted(Bug::ReturnedMayBeGranted)
+                || planted(Bug::ReentryIsDuplicate);
+            let is_holder = first.process == second.process || planted(Bug::OthersReenter);
+            if is_holder && !given_back {
                 continue;
             }
             found.note("duplicate-token", self.claims.fencing, None, || {
@@ -127,14 +132,18 @@ impl<'h> Judge<'_, 'h> {
         for acquire in &self.acquires {
             let Some(grant) = acquire.grant else { continue };
             while let Some(&(complete, token, invoke)) = returned.get(next)
-                && complete < acquire.span.invoke
+                && (complete < acquire.span.invoke
+                    || planted(Bug::OverlappingGrantsOrdered) && complete < acquire.span.complete)
             {
-                if greatest.is_none_or(|(most, _)| token > most) {
+                let last = planted(Bug::GrantsFollowTheLast);
+                if greatest.is_none_or(|(most, _)| token > most || last) {
                     greatest = Some((token, invoke));
                 }
                 next += 1;
             }
-            let Some((token, before)) = greatest.filter(|(most, _)| *most > grant.token) else {
+            let Some((token, before)) = greatest.filter(|(most, _)| {
+                *most > grant.token || planted(Bug::EqualGrantsGoBack) && *most == grant.token
+            }) else {
                 continue;
             };
             let after = acquire.span.invoke;
@@ -167,17 +176,23 @@ impl<'h> Judge<'_, 'h> {
                 bare += u64::from(attempt.accepted);
                 continue;
             };
-            if !attempt.accepted {
+            if !attempt.accepted && !planted(Bug::RefusedIsAccepted) {
                 continue;
             }
             let begun = attempt.id.map(|id| &facts.fates[id as usize]);
             let begun = begun.filter(|fate| fate.invoke != NONE).map(|fate| fate.begin_ns);
-            let noted = attempt.at.map(|at| at.earliest_ns());
+            let begun = begun.filter(|_| !planted(Bug::EffectsBeforeBegun));
+            let exact = planted(Bug::LinesAreExact);
+            let noted = attempt.at.map(|at| if exact { at.at_ns } else { at.earliest_ns() });
             let newer = greatest.filter(|(most, _)| *most > token).map(|(_, at)| at);
-            if let Some(before) = accepts.last().filter(|before| before.token > token) {
+            if let Some(before) = accepts.last().filter(|before| {
+                before.token > token
+                    || planted(Bug::RegressionFromGreatest) && newer.is_some()
+                    || planted(Bug::EqualTokensGoBack) && before.token == token
+            }) {
                 self.regression(before, attempt.position, token, found);
             }
-            if newer.is_none() {
+            if newer.is_none() || planted(Bug::StaleByTheLast) {
                 greatest = Some((token, attempt.position));
             }
             accepts.push(Accept {
@@ -185,7 +200,9 @@ impl<'h> Judge<'_, 'h> {
                 token,
                 id: attempt.id,
                 earliest_ns: noted.max(begun),
-                latest_ns: attempt.at.map_or(u64::MAX, |at| at.latest_ns()),
+                latest_ns: attempt
+                    .at
+                    .map_or(u64::MAX, |at| if exact { at.at_ns } else { at.latest_ns() }),
                 newer,
             });
         }
@@ -223,7 +240,7 @@ impl<'h> Judge<'_, 'h> {
         let accepted = || {
             self.writes
                 .iter()
-                .filter(|write| write.span.is_ok())
+                .filter(|write| write.span.is_ok() || planted(Bug::OpenWritesAccepted))
                 .filter_map(|w| Some((*w, w.token?)))
         };
         let mut returned: Vec<(u32, i64, u32)> =
@@ -232,9 +249,11 @@ impl<'h> Judge<'_, 'h> {
         let (mut next, mut greatest) = (0, None::<(i64, u32)>);
         let accept = |(write, token): (&Write, i64)| {
             while let Some(&(complete, token, invoke)) = returned.get(next)
-                && complete < write.span.invoke
+                && (complete < write.span.invoke
+                    || planted(Bug::OverlappingWritesOrdered) && complete < write.span.complete)
             {
-                if greatest.is_none_or(|(most, _)| token > most) {
+                let last = planted(Bug::WritesFollowTheLast);
+                if greatest.is_none_or(|(most, _)| token > most || last) {
                     greatest = Some((token, invoke));
                 }
                 next += 1;
@@ -275,11 +294,16 @@ impl<'h> Judge<'_, 'h> {
     /// have got one, any.
     fn unissued(&self, accepts: &[Accept], found: &mut Found) {
         let mut known: FxHashSet<i64> = self.granted.iter().map(|noted| noted.token).collect();
-        if self.acquires.is_empty() && known.is_empty() {
+        if planted(Bug::NotedGrantsIgnored) {
+            known.clear();
+        }
+        if self.acquires.is_empty() && known.is_empty() && !planted(Bug::NobodyGrants) {
             // Nobody says who may have which.
             return;
         }
-        known.extend(self.facts.led.iter().map(|led| led.epoch));
+        if !planted(Bug::EpochsAreNoTokens) {
+            known.extend(self.facts.led.iter().map(|led| led.epoch));
+        }
         let mut asked: FxHashMap<i64, u64> = FxHashMap::default();
         let mut lost: Vec<u64> = Vec::new();
         for acquire in &self.acquires {
@@ -289,6 +313,7 @@ impl<'h> Judge<'_, 'h> {
                     let first = asked.entry(grant.token).or_insert(begin_ns);
                     *first = begin_ns.min(*first);
                 }
+                None if planted(Bug::LostAcquiresGetNothing) => {}
                 None => lost.push(begin_ns),
             }
         }
@@ -303,9 +328,9 @@ impl<'h> Judge<'_, 'h> {
                 _ => asked.get(&accept.token).copied(),
             };
             last = Some((accept.token, from));
-            if from.is_none_or(|from| from > accept.latest_ns) {
+            if from.is_none_or(|from| from > accept.latest_ns && !planted(Bug::TokensBeforeAsked)) {
                 let first = unissued.entry(accept.token).or_insert(accept);
-                if accept.latest_ns < first.latest_ns {
+                if accept.latest_ns < first.latest_ns && !planted(Bug::LastUseCounts) {
                     *first = accept;
                 }
             }
@@ -316,8 +341,9 @@ impl<'h> Judge<'_, 'h> {
         // for all later: taking them in order matches as many as can be.
         let mut matched = 0;
         for accept in unissued {
-            if lost.get(matched).is_some_and(|&begin| begin <= accept.latest_ns) {
-                matched += 1;
+            let early = planted(Bug::LostAcquiresGetEarly);
+            if lost.get(matched).is_some_and(|&begin| begin <= accept.latest_ns || early) {
+                matched += usize::from(!planted(Bug::LostAcquiresGetMany));
                 continue;
             }
             found.note("unissued-token", self.claims.fencing, None, || {
@@ -339,24 +365,32 @@ impl<'h> Judge<'_, 'h> {
 
     /// Writes that were accepted after a newer token had been granted, though not yet used.
     fn after_newer_grant(&self, accepts: &[Accept], found: &mut Found) {
+        let granted = |acquire: &Acquire| {
+            let Span { begin_ns, end_ns, .. } = acquire.span;
+            if planted(Bug::GrantedWhenAsked) { begin_ns } else { end_ns }
+        };
         let noted =
             self.granted.iter().filter_map(|n| Some((n.token, n.at?.latest_ns(), n.position)));
+        let noted = noted.filter(|_| !planted(Bug::NotedGrantsIgnored));
         let acquired = self.acquires.iter();
-        let acquired =
-            acquired.filter_map(|a| Some((a.grant?.token, a.span.end_ns, a.span.invoke)));
+        let acquired = acquired.filter_map(|a| Some((a.grant?.token, granted(a), a.span.invoke)));
         let mut grants: Vec<(i64, u64, u32)> = acquired.chain(noted).collect();
         grants.sort_unstable();
         // For each: the first to be granted of it and all greater ones.
         let mut first = grants.iter().map(|&(_, at, who)| (at, who)).collect::<Vec<_>>();
-        for i in (1..first.len()).rev() {
+        for i in (1..first.len()).rev().filter(|_| !planted(Bug::FirstGreaterCounts)) {
             first[i - 1] = first[i - 1].min(first[i]);
         }
         let mut last: Option<(i64, Option<(u64, u32)>)> = None;
-        for accept in accepts.iter().filter(|accept| accept.newer.is_none()) {
+        let unused = |accept: &&Accept| accept.newer.is_none() || planted(Bug::UsedIsGranted);
+        for accept in accepts.iter().filter(unused) {
             let greater = match last {
                 Some((token, greater)) if token == accept.token => greater,
                 _ => {
-                    let after = grants.partition_point(|&(token, ..)| token <= accept.token);
+                    let after = grants.partition_point(|&(token, ..)| {
+                        token < accept.token
+                            || token == accept.token && !planted(Bug::SameTokenIsNewer)
+                    });
                     first.get(after).copied()
                 }
             };
@@ -365,7 +399,7 @@ impl<'h> Judge<'_, 'h> {
             let Some(late) = accept.earliest_ns.and_then(|at| at.checked_sub(granted_ns)) else {
                 continue;
             };
-            if late == 0 {
+            if late == 0 && !planted(Bug::TiesAreLate) {
                 continue;
             }
             let name = "stale-token-after-newer-grant";
@@ -401,9 +435,10 @@ impl<'h> Judge<'_, 'h> {
     fn after_release(&self, accepts: &[Accept], logged: bool, found: &mut Found) {
         // Completions of acquires and releases, with the invocation of a release.
         type Ends = Vec<(u32, Option<u32>)>;
+        let who = |process: u32| if planted(Bug::ReleasedByAnybody) { 0 } else { process };
         let mut holds: FxHashMap<(u32, i64), Ends> = FxHashMap::default();
         for release in self.releases.iter().filter(|release| release.span.is_ok()) {
-            let ends = holds.entry((release.process, release.token)).or_default();
+            let ends = holds.entry((who(release.process), release.token)).or_default();
             ends.push((release.span.complete, Some(release.span.invoke)));
         }
         if holds.is_empty() {
@@ -411,7 +446,8 @@ impl<'h> Judge<'_, 'h> {
         }
         for acquire in &self.acquires {
             if let Some(grant) = acquire.grant
-                && let Some(hold) = holds.get_mut(&(acquire.process, grant.token))
+                && let Some(hold) = holds.get_mut(&(who(acquire.process), grant.token))
+                && !planted(Bug::ReacquiredIsReleased)
             {
                 hold.push((acquire.span.complete, None));
             }
@@ -422,7 +458,7 @@ impl<'h> Judge<'_, 'h> {
         let mut of_id: FxHashMap<(u32, i64), &Accept> = FxHashMap::default();
         for write in &self.writes {
             let Some(token) = write.token else { continue };
-            let Some(hold) = holds.get(&(write.process, token)) else { continue };
+            let Some(hold) = holds.get(&(who(write.process), token)) else { continue };
             let before = hold.partition_point(|&(complete, _)| complete < write.span.invoke);
             let Some(release) = before.checked_sub(1).and_then(|at| hold[at].1) else { continue };
             if of_id.is_empty() {
@@ -433,7 +469,7 @@ impl<'h> Judge<'_, 'h> {
                 }
             }
             let Some(accept) = of_id.get(&(write.id, token)) else { continue };
-            if !logged && accept.position != write.span.invoke {
+            if !logged && accept.position != write.span.invoke && !planted(Bug::AllTriesAccepted) {
                 continue;
             }
             let claimed = self.claims.fencing && accept.newer.is_some();

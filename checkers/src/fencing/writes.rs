@@ -3,6 +3,7 @@
 use super::Claims;
 use super::facts::{Facts, Fate, NONE, Proof, Read, SeenIds, Snapshot, Write};
 use super::found::Found;
+use super::planted::{Bug, planted};
 use super::tell::{Story, length, short};
 use crate::EdgeKind;
 
@@ -102,7 +103,7 @@ impl Marked {
 /// Those of the greatest epoch there is.
 fn last_snapshots(mut snapshots: Vec<&Snapshot>) -> Vec<&Snapshot> {
     let last = snapshots.iter().map(|snapshot| snapshot.epoch).max();
-    snapshots.retain(|snapshot| Some(snapshot.epoch) == last);
+    snapshots.retain(|snapshot| Some(snapshot.epoch) == last || planted(Bug::OldSnapshotsCount));
     snapshots
 }
 
@@ -145,9 +146,12 @@ impl<'h> Judge<'_, 'h> {
         let (newer, older) = (self.fate(id), self.fate(than));
         if self.is_logged() {
             let both = newer.accepted != NONE && older.accepted != NONE;
-            return both && newer.accepted > older.accepted_last;
+            let first = planted(Bug::FirstEffectCounts);
+            let last = if first { older.accepted } else { older.accepted_last };
+            return both && newer.accepted > last;
         }
-        newer.invoke != NONE && older.done != NONE && newer.invoke > older.done
+        let over = if planted(Bug::BegunBeforeIsOlder) { older.invoke } else { older.done };
+        newer.invoke != NONE && over != NONE && newer.invoke > over
     }
 
     /// Marks the acknowledged writes that are in none of the observations with the last word.
@@ -190,16 +194,22 @@ impl<'h> Judge<'_, 'h> {
                 }
             }
             let survives = |id: u32| {
-                seen.contains(id)
-                    || last_seen
-                        .iter()
-                        .any(|last| last.is_some_and(|last| !self.is_newer(id, last)))
+                if planted(Bug::AllSnapshotsMustHave) && self.snapshots.len() > 1 {
+                    return self.snapshots.iter().all(|s| self.facts.every(&s.seen).contains(&id));
+                }
+                let has = |last: u32| match planted(Bug::LastIsAll) {
+                    true => id == last,
+                    false => !self.is_newer(id, last),
+                };
+                seen.contains(id) || last_seen.iter().any(|last| last.is_some_and(has))
             };
             let lost = self.acknowledged.iter().filter(|&&id| !survives(id));
             return Some(lost.map(|&id| (id, Authority::Snapshot(first.position))).collect());
         }
-        if self.is_logged() {
-            let lost = self.acknowledged.iter().filter(|&&id| self.fate(id).accepted == NONE);
+        if self.is_logged() && !planted(Bug::LogsTellNothing) {
+            let refused = |fate: &Fate| planted(Bug::RefusedIsLost) && fate.refused != NONE;
+            let is_lost = |fate: &Fate| fate.accepted == NONE || refused(fate);
+            let lost = self.acknowledged.iter().filter(|&&id| is_lost(self.fate(id)));
             let line = |fate: &Fate| {
                 self.facts.attempts.get(fate.refused as usize).map(|attempt| attempt.position)
             };
@@ -212,15 +222,17 @@ impl<'h> Judge<'_, 'h> {
     /// reads are as good as that.
     fn lost_to_reads(&self, survives: &mut Marked) -> Option<Vec<(u32, Authority)>> {
         let tells = |read: &&&Read| {
-            let sound = |served: Proof| served.leader || self.claims.linearizable_reads;
-            matches!(read.seen, SeenIds::Every(_)) && read.served.is_some_and(sound)
+            let all = self.claims.linearizable_reads || planted(Bug::FollowersTell);
+            let sound = |served: Proof| served.leader || all;
+            let every = matches!(read.seen, SeenIds::Every(_)) || planted(Bug::LastReadsTell);
+            every && read.served.is_some_and(sound)
         };
         let reads: Vec<&Read> = self.reads.iter().filter(tells).copied().collect();
         let epoch = |read: &Read| read.served.map_or(i64::MIN, |served| served.epoch);
         // The greatest epoch of a read and all after it, and which has it.
         let mut latest: Vec<(i64, u32)> =
             reads.iter().map(|read| (epoch(read), read.span.invoke)).collect();
-        for i in (1..latest.len()).rev() {
+        for i in (1..latest.len()).rev().filter(|_| !planted(Bug::FirstReadTells)) {
             latest[i - 1] = latest[i - 1].max(latest[i]);
         }
         latest.first()?;
@@ -228,13 +240,16 @@ impl<'h> Judge<'_, 'h> {
         survives.clear();
         for read in &self.reads {
             let last = match read.seen {
-                SeenIds::Last(last) => last,
-                SeenIds::Every(_) => None,
+                SeenIds::Last(last) if !planted(Bug::LastReadsSaveNothing) => last,
+                _ => None,
             };
             for &id in self.facts.every(&read.seen).iter().chain(&last) {
                 let Some(write) = self.facts.acknowledgement(self.fate(id)) else { continue };
-                let is_later = read.span.invoke > write.span.complete;
-                if is_later && of_write(write).is_some_and(|of_write| epoch(read) > of_write) {
+                let is_later =
+                    read.span.invoke > write.span.complete || planted(Bug::EarlierReadsSave);
+                let any = planted(Bug::AnyEpochSaves);
+                if is_later && of_write(write).is_some_and(|of_write| epoch(read) > of_write || any)
+                {
                     survives.insert(id);
                 }
             }
@@ -242,10 +257,14 @@ impl<'h> Judge<'_, 'h> {
         let lost = self.acknowledged.iter().filter_map(|&id| {
             let write = self.acknowledgement(id);
             let complete = write.span.complete;
-            let after = reads.partition_point(|read| read.span.invoke < complete);
+            let mut after = reads.partition_point(|read| read.span.invoke < complete);
+            if planted(Bug::EarlierReadsTell) {
+                after = 0;
+            }
             let &(last, read) = latest.get(after)?;
-            (last > of_write(write)? && !survives.contains(id))
-                .then_some((id, Authority::Read(read)))
+            let of_write = of_write(write)?;
+            let is_later = last > of_write || planted(Bug::SameEpochTells) && last == of_write;
+            (is_later && !survives.contains(id)).then_some((id, Authority::Read(read)))
         });
         Some(lost.collect())
     }
@@ -306,7 +325,8 @@ impl<'h> Judge<'_, 'h> {
         for (position, seen) in snapshots.chain(reads) {
             seen_before.clear();
             for &id in self.facts.every(seen) {
-                if !seen_before.insert(id) && known.insert(id) {
+                let twice_seen = !seen_before.insert(id) && !planted(Bug::RepeatsIgnored);
+                if twice_seen && (known.insert(id) || planted(Bug::RepeatsCountAgain)) {
                     twice.push((id, [position, position]));
                 }
             }
@@ -329,8 +349,9 @@ impl<'h> Judge<'_, 'h> {
         if self.reads.is_empty() {
             return;
         }
+        let survives = |id: u32| !marks.lost[id as usize] || planted(Bug::LostIsMissed);
         let mut survivors: Vec<u32> =
-            self.acknowledged.iter().copied().filter(|&id| !marks.lost[id as usize]).collect();
+            self.acknowledged.iter().copied().filter(|&id| survives(id)).collect();
         survivors.sort_unstable_by_key(|&id| self.acknowledgement(id).span.complete);
         let order = Order::of(self, &survivors);
         for read in &self.reads {
@@ -342,12 +363,17 @@ impl<'h> Judge<'_, 'h> {
                     }
                     survivors.iter().copied().find(|&id| !marks.seen.contains(id))
                 }
+                SeenIds::Last(None) if planted(Bug::NothingIsFine) => None,
                 SeenIds::Last(None) => survivors.first().copied(),
                 SeenIds::Last(Some(seen)) => order.first_newer(self, *seen),
             };
             let Some(missed) = missed else { continue };
             let write = self.acknowledgement(missed);
-            if write.span.complete > read.span.invoke {
+            let until = match planted(Bug::UnderWayIsMissed) {
+                true => read.span.complete,
+                false => read.span.invoke,
+            };
+            if write.span.complete > until {
                 continue;
             }
             let late = read.span.begin_ns.saturating_sub(write.span.end_ns);
@@ -401,7 +427,7 @@ impl Order {
         ordered.sort_unstable();
         let mut first: Vec<u32> = ordered.iter().map(|&(_, id)| id).collect();
         let acknowledged = |id: u32| judge.acknowledgement(id).span.complete;
-        for i in (1..first.len()).rev() {
+        for i in (1..first.len()).rev().filter(|_| !planted(Bug::OnlyTheNextWrite)) {
             first[i - 1] = std::cmp::min_by_key(first[i - 1], first[i], |&id| acknowledged(id));
         }
         Self { starts: ordered.into_iter().map(|(at, _)| at).collect(), first }
@@ -414,7 +440,9 @@ impl Order {
         if over == NONE {
             return None;
         }
-        let after = self.starts.partition_point(|&start| start <= over);
+        let after = self
+            .starts
+            .partition_point(|&start| start < over || start == over && !planted(Bug::SeenIsMissed));
         self.first.get(after).copied()
     }
 }

@@ -1,10 +1,10 @@
 //! One good and one bad case at least for each anomaly.
 
-use deposed_checkers::{Analysis, Claims, LeaseClaim, Verdict};
+use crate::{Analysis, Claims, LeaseClaim, Verdict};
 use deposed_history::OpType;
 use deposed_history::fencing::{Grant, LogEvent, Seen, Served};
 
-use crate::script::{MS, R, Script, at, exposures, leader, lease, lock, names};
+use super::script::{MS, R, Script, at, exposures, leader, lease, lock, names};
 
 const OK: OpType = OpType::Ok;
 const INFO: OpType = OpType::Info;

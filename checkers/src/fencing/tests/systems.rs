@@ -1,9 +1,9 @@
 //! Whole systems: right ones are not blamed, and every planted mistake is named.
 
-use deposed_checkers::{Analysis, Budget, Checker, Fencing, Verdict};
+use crate::{Analysis, Budget, Checker, Fencing, Verdict};
 
-use crate::script::names;
-use crate::simulated::{Mistake, history};
+use super::script::names;
+use super::simulated::{Mistake, history};
 
 const EVENTS: usize = 10_000;
 

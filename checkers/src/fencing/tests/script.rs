@@ -1,6 +1,6 @@
 //! Writes small histories down in a readable way. Times are milliseconds.
 
-use deposed_checkers::{Analysis, Budget, Checker, Claims, Fencing};
+use crate::{Analysis, Budget, Checker, Claims, Fencing};
 use deposed_history::fencing::{
     FencedWrite, Grant, LogEvent, Observation, STALE_TOKEN, Seen, Served, Stamp, Token,
 };

@@ -1,10 +1,10 @@
 //! The verifier against anomalies that are not so.
 
-use deposed_checkers::fencing::verify;
-use deposed_checkers::{Anomaly, Budget, Checker, Claims, Fencing};
+use crate::fencing::verify;
+use crate::{Anomaly, Budget, Checker, Claims, Fencing};
 use deposed_history::History;
 
-use crate::simulated::{Mistake, Random, history};
+use super::simulated::{Mistake, Random, history};
 
 const EVENTS: usize = 3_000;
 
