@@ -376,12 +376,12 @@ impl Arena {
         by[FLOAT as usize] = by[WIDE_INT as usize];
         by[LONG_LIST as usize] = self.long.len() as u64;
         by[LONG_MAP as usize] = by[LONG_LIST as usize];
-        let moved = Moved {
-            symbols: other.strings.iter().map(|text| self.strings.intern(text)).collect(),
-            by: by.map(|payload| payload << TAG_BITS),
-            far: self.far.len(),
-        };
+        let symbols: Vec<Symbol> =
+            other.strings.iter().map(|text| self.strings.intern(text)).collect();
+        let by = by.map(|payload| payload << TAG_BITS);
         let base = self.cells.len();
+        let shifts = Shifts::new(&symbols, self.far.len(), base, base + other.cells.len());
+        let moved = Moved { symbols, by, far: self.far.len(), shifts };
         self.wide.extend_from_slice(&other.wide);
         self.long.extend(other.long.iter().map(|&(start, len)| (start + base, len)));
         self.far.append(other.far.iter().map(|cell| moved.cell(cell)));
@@ -412,6 +412,40 @@ pub(crate) struct Moved {
     by: [u64; 1 << TAG_BITS],
     /// How many far cells there were before its own.
     far: usize,
+    shifts: Shifts,
+}
+
+/// By how much half words increase that move, by their tags, or, behind those, by their symbols. `None` where
+/// they may not fit any more.
+struct Shifts(Vec<Option<u32>>);
+
+impl Shifts {
+    /// For symbols that become these, where `far` cells are already, and for lists that move by `base` and
+    /// end before `end` then.
+    fn new(symbols: &[Symbol], far: usize, base: usize, end: usize) -> Self {
+        const FITS: usize = 1 << (31 - TAG_BITS);
+        let mut shifts = vec![None; (1 << TAG_BITS) + symbols.len()];
+        shifts[SIMPLE as usize] = Some(0);
+        shifts[INT as usize] = Some(0);
+        shifts[Cell::FAR as usize] = Some((far << TAG_BITS) as u32);
+        if end <= FITS {
+            let lists = SHORT_LIST as usize..SHORT_LIST_END as usize;
+            shifts[lists].fill(Some((base << TAG_BITS) as u32));
+        }
+        for (at, symbol) in symbols.iter().enumerate() {
+            let fits = at.max(symbol.index()) < FITS;
+            shifts[(1 << TAG_BITS) + at] =
+                fits.then(|| symbol.0.wrapping_sub(at as u32) << TAG_BITS);
+        }
+        Self(shifts)
+    }
+
+    #[inline]
+    fn of(&self, narrow: Narrow) -> Option<u32> {
+        let (tag, payload) = narrow.parts();
+        let is_text = u64::from(tag) & !1 == STR;
+        self.0[if is_text { (1 << TAG_BITS) + payload as usize } else { tag as usize }]
+    }
 }
 
 impl Moved {
@@ -426,6 +460,9 @@ impl Moved {
     /// The same of half a word; `far` are those of the arena it moves to.
     #[inline]
     pub(crate) fn narrow(&self, narrow: Narrow, far: &mut Far) -> Narrow {
+        if let Some(by) = self.shifts.of(narrow) {
+            return narrow.shifted(by);
+        }
         far.moved(narrow, self.far, |cell| self.cell(cell))
     }
 
@@ -471,10 +508,13 @@ mod tests {
         whole.pack(&Value::List(values().into_iter().rev().collect()));
         let mut part = Arena::default();
         let cells: Vec<Cell> = values().iter().map(|v| part.pack(v)).collect();
+        let narrow: Vec<Narrow> = cells.iter().map(|&cell| part.far.narrow(cell)).collect();
         let moved = whole.append(&part);
-        for (value, &cell) in values().iter().zip(&cells) {
+        for ((value, &cell), narrow) in values().iter().zip(&cells).zip(narrow) {
             assert_eq!(part.view(cell).to_value(), *value);
             assert_eq!(whole.view(moved.cell(cell)).to_value(), *value);
+            let narrow = moved.narrow(narrow, &mut whole.far);
+            assert_eq!(whole.view(whole.far.widen(narrow)).to_value(), *value);
         }
     }
 

@@ -192,13 +192,14 @@ impl Columns {
             Process::Nemesis => NEMESIS,
             Process::Log => LOG,
         };
-        let before = at.checked_sub(1).map_or(0, |before| self.time(before));
         self.act.push(event.f.0 << 2 | event.kind as u32);
         self.process.push(process);
         self.value.push(event.value);
         self.timed |= event.time.is_some();
         self.untimed += usize::from(!self.timed);
-        self.set_time(at, event.time.unwrap_or(before));
+        let time = event.time;
+        let before = |columns: &Self| at.checked_sub(1).map_or(0, |before| columns.time(before));
+        self.set_time(at, time.unwrap_or_else(|| before(self)));
         self.wall.set(at, event.wall.unwrap_or(NO_WALL));
         self.node.set(at, event.node.map_or(0, |node| node.0 + 1));
         self.index.push(at, event.index.unwrap_or(at as u64));

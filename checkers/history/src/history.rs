@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use crate::arena::{Arena, Cell};
 use crate::columns::{Columns, Event};
-use crate::pairing::{Call, pair};
+use crate::pairing::{Call, Pairing};
 use crate::{Header, Op, OpType, Outcome, Process, Symbol, ValueRef};
 
 /// Everything that happened in a run, in order.
@@ -70,18 +70,17 @@ impl HistoryBuilder {
 
     /// Pairs invocations with completions and freezes the history.
     pub fn finish(self) -> History {
-        let mut history = self.unpaired();
-        history.calls = pair(&history.columns);
-        history
+        let mut pairing = Pairing::default();
+        pairing.go_on(&self.columns);
+        self.paired(pairing)
     }
 
-    /// Freezes the history and leaves its calls to [`History::paired`].
-    pub(crate) fn unpaired(self) -> History {
+    /// Freezes the history; all of its events were paired.
+    pub(crate) fn paired(self, pairing: Pairing) -> History {
         let Self { header, mut arena, mut columns } = self;
         arena.freeze();
         columns.freeze();
-        let len = columns.len();
-        let calls = Vec::new();
+        let (len, calls) = (columns.len(), pairing.into_calls());
         History { header, arena: Arc::new(arena), columns: Arc::new(columns), len, calls }
     }
 }
@@ -94,20 +93,6 @@ impl History {
             builder.push(op);
         }
         builder.finish()
-    }
-
-    /// Pairs invocations with completions while something else looks at the events alone.
-    pub(crate) fn paired<T: Send>(mut self, look: impl FnOnce(&Self) -> T + Send) -> (Self, T) {
-        /// Fewer events are not worth waking another thread.
-        const PARALLEL_MIN: usize = 1 << 14;
-        let pair = || pair(&self.columns);
-        let (calls, found) = if self.len < PARALLEL_MIN {
-            (pair(), look(&self))
-        } else {
-            rayon::join(pair, || look(&self))
-        };
-        self.calls = calls;
-        (self, found)
     }
 
     /// Its first `len` events, as a history of their own: whatever is still open there is

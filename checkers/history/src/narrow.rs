@@ -25,6 +25,18 @@ impl Narrow {
         let is_far = self.0 as u64 & Cell::TAG_MASK == Cell::FAR;
         if is_far { Some((self.0 >> Cell::TAG_BITS) as usize) } else { None }
     }
+
+    /// Its tag, and the bits above.
+    #[inline]
+    pub(crate) const fn parts(self) -> (u32, u32) {
+        (self.0 & Cell::TAG_MASK as u32, self.0 >> Cell::TAG_BITS)
+    }
+
+    /// One whose bits are by so much more, or less, which wraps.
+    #[inline]
+    pub(crate) const fn shifted(self, by: u32) -> Self {
+        Self(self.0.wrapping_add(by))
+    }
 }
 
 impl Far {

@@ -60,28 +60,64 @@ impl PerClient {
     }
 }
 
-/// One outstanding call a client: a completion belongs to the last invocation of its client.
-pub(crate) fn pair(columns: &Columns) -> Vec<Call> {
-    let mut calls: Vec<Call> = Vec::with_capacity(columns.len() / 2);
-    let mut open = PerClient::default();
-    for position in 0..columns.len() {
-        let Process::Client(client) = columns.process(position) else { continue };
-        let outcome = match columns.kind(position) {
-            OpType::Invoke => {
-                open.insert(client, calls.len() as u32);
-                let invoke = position as u32;
-                calls.push(Call { invoke, complete: None, outcome: Outcome::Info });
-                continue;
+/// Pairs events as they come. One outstanding call a client: a completion belongs to the last invocation
+/// of its client.
+#[derive(Debug, Default)]
+pub(crate) struct Pairing {
+    calls: Vec<Call>,
+    /// Of each client the call that is open, or [`LOST`].
+    open: PerClient,
+    /// How many events were paired.
+    done: usize,
+    disorderly: bool,
+}
+
+/// Stands for a client whose last operation ended in an info. It is the number of no call that has a
+/// completion.
+const LOST: u32 = u32::MAX - 1;
+
+impl Pairing {
+    /// Goes on with the events that columns have more than they had.
+    pub(crate) fn go_on(&mut self, columns: &Columns) {
+        for position in self.done..columns.len() {
+            let Process::Client(client) = columns.process(position) else { continue };
+            let outcome = match columns.kind(position) {
+                OpType::Invoke => {
+                    let before = self.open.insert(client, self.calls.len() as u32);
+                    self.disorderly |= before.is_some();
+                    let invoke = position as u32;
+                    self.calls.push(Call { invoke, complete: None, outcome: Outcome::Info });
+                    continue;
+                }
+                OpType::Ok => Outcome::Ok,
+                OpType::Fail => Outcome::Fail,
+                OpType::Info => Outcome::Info,
+            };
+            match self.open.take(client).filter(|&call| call != LOST) {
+                Some(call) => {
+                    let call = &mut self.calls[call as usize];
+                    self.disorderly |= columns.f(call.invoke as usize) != columns.f(position);
+                    call.complete = Some(position as u32);
+                    call.outcome = outcome;
+                }
+                None => self.disorderly = true,
             }
-            OpType::Ok => Outcome::Ok,
-            OpType::Fail => Outcome::Fail,
-            OpType::Info => Outcome::Info,
-        };
-        if let Some(call) = open.take(client) {
-            let call = &mut calls[call as usize];
-            call.complete = Some(position as u32);
-            call.outcome = outcome;
+            if outcome == Outcome::Info {
+                self.open.insert(client, LOST);
+            }
         }
+        self.done = columns.len();
     }
-    calls
+
+    /// Whether every client did one thing at a time, completed what it had invoked, and was not heard of
+    /// again after an info.
+    pub(crate) const fn is_orderly(&self) -> bool {
+        !self.disorderly
+    }
+
+    /// The calls, in the order of their invocations.
+    pub(crate) fn into_calls(mut self) -> Vec<Call> {
+        self.calls.shrink_to_fit();
+        self.calls
+    }
 }

@@ -34,6 +34,12 @@ fn lists_that_look_alike() -> Result<(), ReadError> {
         r#"[:r "r" "r" :r]"#,
         "[:append 123456 1234567890123]",
         "[:append 123456 1234567890124]",
+        r#"[["a(b" 1 2] [:a (b) 1 2] [:a(b) 1 2]]"#,
+        "[[:r 1 nil] [:r 1 nilly] [:r 1 nil 2]]",
+        "[[:r -1 -2] [:r 1 2N] [:r 1 2.5] [:r 1, 2]]",
+        "[[:r 1 []] [:r 1 [ ]] [:r 1 [1 2]] [:r 1 [1 2 3]] [:r 1 [1 2 nil]] [:r 1 [1 nil]]]",
+        "[[:r 1 [1 2]] [:r 1 [1 2 3] 4] [:r 1 [1 2 [3]]] [:r 1 [1 2]] [:r 1 [1]]]",
+        "#_ [[:r 1 [1 2]] [:new-one 1 nil]] [:r 1 [1 2 3]]",
     ];
     let together = values(&[texts, texts].concat())?;
     for (at, text) in texts.iter().enumerate() {

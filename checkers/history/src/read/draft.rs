@@ -112,32 +112,61 @@ pub(super) struct Draft {
 
 /// How a format writes the words that events are made of.
 pub(super) struct Words {
-    kinds: [(&'static str, OpType); 4],
+    invoke: &'static str,
+    ok: &'static str,
+    fail: &'static str,
+    info: &'static str,
     nemesis: &'static str,
     log: &'static str,
 }
 
 pub(super) const QUOTED: Words = Words {
-    kinds: [
-        ("\"invoke\"", OpType::Invoke),
-        ("\"ok\"", OpType::Ok),
-        ("\"fail\"", OpType::Fail),
-        ("\"info\"", OpType::Info),
-    ],
+    invoke: "\"invoke\"",
+    ok: "\"ok\"",
+    fail: "\"fail\"",
+    info: "\"info\"",
     nemesis: "\"nemesis\"",
     log: "\"log\"",
 };
 
 pub(super) const KEYWORDS: Words = Words {
-    kinds: [
-        (":invoke", OpType::Invoke),
-        (":ok", OpType::Ok),
-        (":fail", OpType::Fail),
-        (":info", OpType::Info),
-    ],
+    invoke: ":invoke",
+    ok: ":ok",
+    fail: ":fail",
+    info: ":info",
     nemesis: ":nemesis",
     log: ":log",
 };
+
+// In place, where it is known which words they are, they are compared as numbers.
+impl Words {
+    /// The type at the cursor.
+    #[inline(always)]
+    pub(super) fn kind(&self, scan: &mut Scan<'_>) -> Option<OpType> {
+        if scan.word(self.invoke) {
+            Some(OpType::Invoke)
+        } else if scan.word(self.ok) {
+            Some(OpType::Ok)
+        } else if scan.word(self.fail) {
+            Some(OpType::Fail)
+        } else {
+            scan.word(self.info).then_some(OpType::Info)
+        }
+    }
+
+    /// The process at the cursor.
+    #[inline(always)]
+    pub(super) fn process(&self, scan: &mut Scan<'_>) -> Option<Process> {
+        if let Some(client) = scan.natural() {
+            let client = u32::try_from(client).ok().filter(|&id| id <= CLIENT_MAX);
+            client.map(Process::Client)
+        } else if scan.word(self.nemesis) {
+            Some(Process::Nemesis)
+        } else {
+            scan.word(self.log).then_some(Process::Log)
+        }
+    }
+}
 
 /// What an event without a function is: Elle's examples leave it out.
 const F_OTHERWISE: &str = "txn";
@@ -190,21 +219,12 @@ impl Draft {
                 self.wall = wall.map(|n| if negative { -n } else { n });
                 self.wall.is_some()
             }
-            Field::Process if scan.word(words.nemesis) => {
-                self.process = Some(Process::Nemesis);
-                true
-            }
-            Field::Process if scan.word(words.log) => {
-                self.process = Some(Process::Log);
-                true
-            }
             Field::Process => {
-                let client = scan.natural().and_then(|n| u32::try_from(n).ok());
-                self.process = client.filter(|&id| id <= CLIENT_MAX).map(Process::Client);
+                self.process = words.process(scan);
                 self.process.is_some()
             }
             Field::Type => {
-                self.kind = words.kinds.iter().find(|(word, _)| scan.word(word)).map(|&(_, k)| k);
+                self.kind = words.kind(scan);
                 self.kind.is_some()
             }
             Field::F | Field::Key | Field::Value | Field::Error | Field::Node => false,

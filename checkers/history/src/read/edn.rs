@@ -6,6 +6,7 @@
 //! than 15 digits, are kept as text: no float is as exact.
 
 use super::draft::{Draft, Field, KEYWORDS, QUOTED};
+use super::lists::Style;
 use super::part::Part;
 use super::scan::{Halt, Quoted, Scan, Stop, table};
 use super::source::Block;
@@ -42,13 +43,11 @@ pub(super) struct Edn<'t> {
     whole: bool,
 }
 
-/// What may follow a number in a vector of numbers.
-const NUMBER_ENDS: [bool; 256] = table(b" ]");
-
 /// What ends a token.
 const DELIMITERS: [bool; 256] = table(b" \t\n\r,\";()[]{}");
 
-fn is_delimiter(byte: u8) -> bool {
+#[inline]
+pub(super) fn is_delimiter(byte: u8) -> bool {
     DELIMITERS[usize::from(byte)]
 }
 
@@ -74,6 +73,9 @@ impl<'t> Edn<'t> {
         loop {
             *start = self.scan.at;
             self.scan.anchor();
+            if self.scan.word("\n") {
+                self.scan.line += 1;
+            }
             self.space(0)?;
             *start = self.scan.at;
             self.scan.anchor();
@@ -87,9 +89,11 @@ impl<'t> Edn<'t> {
                 part.closed = true;
                 continue;
             }
-            self.tags(0)?;
-            if self.scan.need()? != b'{' {
-                return self.scan.unexpected("an event (\"{\")");
+            if byte != b'{' {
+                self.tags(0)?;
+                if self.scan.need()? != b'{' {
+                    return self.scan.unexpected("an event (\"{\")");
+                }
             }
             self.event(part)?;
         }
@@ -256,13 +260,9 @@ impl<'t> Edn<'t> {
             draft.time = Some(scan.natural()?);
         }
         scan.expect(", :type ")?;
-        if !draft.plain(Field::Type, scan, &KEYWORDS) {
-            return None;
-        }
+        draft.kind = Some(KEYWORDS.kind(scan)?);
         scan.expect(", :process ")?;
-        if !draft.plain(Field::Process, scan, &KEYWORDS) {
-            return None;
-        }
+        draft.process = Some(KEYWORDS.process(scan)?);
         scan.expect(", :f :")?;
         scan.at -= 1;
         draft.f = self.keyword().ok()?.symbol();
@@ -279,7 +279,10 @@ impl<'t> Edn<'t> {
             return Ok(());
         }
         let start = self.scan.at;
-        draft.value = self.value(1)?;
+        draft.value = match self.scan.need()? {
+            b'[' => self.vector(1)?,
+            _ => self.value(1)?,
+        };
         self.scan.note_asked(draft, start);
         Ok(())
     }
@@ -414,14 +417,10 @@ impl<'t> Edn<'t> {
     fn vector(&mut self, depth: usize) -> Result<Cell, Halt> {
         self.scan.check_depth(depth)?;
         self.scan.at += 1;
-        let opened = match self.scan.open_list(b' ', b']') {
-            Ok(opened) => opened,
-            Err(list) => return Ok(list),
-        };
-        if self.scan.numbers(&NUMBER_ENDS, b']') {
-            return Ok(self.scan.close_numbers(opened));
+        let opened = self.scan.open_list();
+        if let Some(list) = self.scan.usual_list(opened, &Style::EDN) {
+            return Ok(list);
         }
-        self.scan.push_beginning(opened);
         self.items(b']', depth)?;
         Ok(self.scan.close_list(opened))
     }
@@ -448,6 +447,7 @@ impl<'t> Edn<'t> {
             self.space(depth + 1)?;
             let item = match self.scan.need()? {
                 b'0'..=b'9' => self.number()?,
+                b'[' => self.vector(depth + 1)?,
                 byte if byte == close => break,
                 b')' | b']' | b'}' => {
                     return self.scan.unexpected(&format!("{:?}", char::from(close)));

@@ -1,6 +1,7 @@
 //! JSON: our own lines, elle-cli's arrays, and any stream of objects.
 
 use super::draft::{Draft, Field, QUOTED};
+use super::lists::Style;
 use super::part::Part;
 use super::scan::{Halt, Quoted, Scan, Stop, table};
 use super::source::Block;
@@ -22,9 +23,6 @@ struct Json<'t> {
 
 /// What may follow a whole number.
 const ENDS: [bool; 256] = table(b",]} \n\r\t");
-
-/// What may follow a number in a list of numbers.
-const NUMBER_ENDS: [bool; 256] = table(b",]");
 
 /// What cannot stand in a string as it is.
 const STOPS: [bool; 256] = {
@@ -157,13 +155,9 @@ impl Json<'_> {
             return None;
         }
         scan.expect(",\"process\":")?;
-        if !draft.plain(Field::Process, scan, &QUOTED) {
-            return None;
-        }
+        draft.process = Some(QUOTED.process(scan)?);
         scan.expect(",\"type\":")?;
-        if !draft.plain(Field::Type, scan, &QUOTED) {
-            return None;
-        }
+        draft.kind = Some(QUOTED.kind(scan)?);
         scan.expect(",\"f\":")?;
         draft.f = Some(self.symbol().ok()?);
         self.scan.expect(",\"value\":")?;
@@ -279,24 +273,20 @@ impl Json<'_> {
     fn array(&mut self, depth: usize) -> Result<Cell, Halt> {
         self.scan.check_depth(depth)?;
         self.scan.at += 1;
-        let opened = match self.scan.open_list(b',', b']') {
-            Ok(opened) => opened,
-            Err(list) => return Ok(list),
-        };
-        if self.scan.numbers(&NUMBER_ENDS, b']') {
-            return Ok(self.scan.close_numbers(opened));
+        let opened = self.scan.open_list();
+        if let Some(list) = self.scan.usual_list(opened, &Style::JSON) {
+            return Ok(list);
         }
-        self.scan.push_beginning(opened);
-        let is_first = opened.is_at_start(&self.scan);
+        let is_first = self.scan.is_at_start(opened);
         self.space(false);
         if self.scan.need()? == b']' && is_first {
             self.scan.at += 1;
             return Ok(self.scan.close_list(opened));
         }
         loop {
-            let item = match self.scan.small_integer(&ENDS) {
-                Some(number) => number,
-                None => self.value(depth + 1)?,
+            let item = match self.scan.need()? {
+                b'[' => self.array(depth + 1)?,
+                _ => self.value(depth + 1)?,
             };
             self.scan.keep(item);
             if !self.scan.word(",") {

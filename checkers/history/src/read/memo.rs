@@ -5,7 +5,7 @@ use super::scan::position;
 use crate::arena::Cell;
 
 /// The text of a short list up to its closing bracket, that included.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy)]
 pub(super) struct Short {
     text: [u64; WORDS],
     /// The bytes of the text.
@@ -14,15 +14,18 @@ pub(super) struct Short {
 
 const WORDS: usize = 3;
 
-/// The last short lists that were read.
+/// The last short lists that were read. No list has no text at all.
 #[derive(Debug)]
 pub(super) struct Memo {
-    known: [Option<(Short, Cell)>; SLOTS],
+    known: [(Short, Cell); SLOTS],
 }
 
 const SLOTS: usize = 256;
 
 impl Short {
+    /// The longest text.
+    pub(super) const LEN_MAX: usize = 8 * WORDS;
+
     /// The list at the start of these bytes, past its opening bracket, if it is short and begins with a
     /// name. If there are brackets or line ends inside of it, this is only a part of it or none.
     #[inline]
@@ -30,16 +33,19 @@ impl Short {
         if !matches!(bytes.first(), Some(b'"' | b':')) {
             return None;
         }
-        let bytes: &[u8; 8 * WORDS] = bytes.first_chunk()?;
-        let mut text = [0; WORDS];
-        for (at, (word, eight)) in text.iter_mut().zip(bytes.as_chunks().0).enumerate() {
-            *word = u64::from_le_bytes(*eight);
-            if let Some(end) = position(*word, close) {
-                *word &= u64::MAX >> (56 - 8 * end);
-                return Some(Self { text, len: 8 * at + end + 1 });
-            }
-        }
-        None
+        let bytes: &[u8; Self::LEN_MAX] = bytes.first_chunk()?;
+        let (&[a, b, c], []) = bytes.as_chunks::<8>() else { return None };
+        let [a, b, c] = [u64::from_le_bytes(a), u64::from_le_bytes(b), u64::from_le_bytes(c)];
+        let until = |word: u64, end: usize| word & u64::MAX >> (56 - 8 * end);
+        let (text, len) = if let Some(end) = position(a, close) {
+            ([until(a, end), 0, 0], end)
+        } else if let Some(end) = position(b, close) {
+            ([a, until(b, end), 0], 8 + end)
+        } else {
+            let end = position(c, close)?;
+            ([a, b, until(c, end)], 16 + end)
+        };
+        Some(Self { text, len: len + 1 })
     }
 
     /// Whether a byte is in it.
@@ -56,19 +62,22 @@ impl Short {
 
 impl Memo {
     pub(super) const fn new() -> Self {
-        Self { known: [None; SLOTS] }
+        Self { known: [(Short { text: [0; WORDS], len: 0 }, Cell::NIL); SLOTS] }
     }
 
     #[inline]
     pub(super) fn get(&self, short: &Short) -> Option<Cell> {
-        self.known[short.slot()].as_ref().filter(|(known, _)| known == short).map(|known| known.1)
+        let (known, list) = &self.known[short.slot()];
+        // Word by word: what has just been written that way is not to be read in larger pieces.
+        let ([a, b, c], [d, e, f]) = (known.text, short.text);
+        ((a ^ d) | (b ^ e) | (c ^ f) == 0).then_some(*list)
     }
 
     /// Notes what a whole list was parsed to. One with line ends is not kept: they have to be counted.
     #[inline]
     pub(super) fn note(&mut self, short: Short, list: Cell) {
         if !short.has(b'\n') {
-            self.known[short.slot()] = Some((short, list));
+            self.known[short.slot()] = (short, list);
         }
     }
 }

@@ -14,16 +14,15 @@ mod echo;
 mod edn;
 mod format;
 mod json;
+mod lists;
 mod log;
 mod memo;
 mod part;
+mod pipeline;
 mod scan;
 mod source;
 
-use std::io::{self, Read};
-use std::sync::{Mutex, MutexGuard, PoisonError};
-
-use rayon::prelude::*;
+use std::io::Read;
 
 pub(crate) use edn::KEYWORD_TAG;
 pub(crate) use format::EDN_HEADER;
@@ -31,10 +30,12 @@ pub use format::{Format, UnknownFormat};
 pub use scan::NESTING_MAX;
 
 use crate::columns::EVENTS_MAX;
-use crate::validate::{Rules, validate};
+use crate::pairing::Pairing;
+use crate::validate::{Rules, look};
 use crate::{Flaw, Flaws, Header, History, HistoryBuilder, ReadError};
 use format::{Layout, open};
 use part::{Part, Presence};
+use pipeline::Pipeline;
 use source::{Block, Source, decompress};
 
 /// The longest event, in bytes.
@@ -72,49 +73,14 @@ pub fn read(input: impl Read + Send, options: &ReadOptions) -> Result<Loaded, Re
     let (layout, header) = open(&mut beginning, options.format)?;
     let mut assembly = Assembly::new(layout, header, options);
     source.resume(beginning);
-    let mut parsed = Vec::new();
-    if let Some(first) = source.block()? {
-        let last = first.last;
-        parsed.push((parse(layout, &first), first));
-        if last {
-            // Small files are not worth waking other threads.
-            parsed.drain(..).for_each(|(part, block)| _ = assembly.take(part, block));
-        }
+    let Some(first) = source.block()? else { return assembly.finish() };
+    let last = first.last;
+    // Small files are not worth waking other threads.
+    source.recycle(assembly.take(parse(layout, &first), first));
+    if last || assembly.fatal {
+        return assembly.finish();
     }
-    let source = Mutex::new(source);
-    // While one batch is appended, the next is read and parsed.
-    while !parsed.is_empty() && !assembly.fatal {
-        let append = || {
-            for (part, block) in parsed {
-                let buffer = assembly.take(part, block);
-                lock(&source).recycle(buffer);
-            }
-        };
-        let (next, ()) = rayon::join(|| parse_batch(&source, layout), append);
-        parsed = next?;
-    }
-    assembly.finish()
-}
-
-/// Reads and parses a few blocks for each thread. None only after the last.
-fn parse_batch(
-    source: &Mutex<Source<impl Read + Send>>,
-    layout: Layout,
-) -> io::Result<Vec<(Part, Block)>> {
-    let count = 4 * rayon::current_num_threads();
-    let next = |_| {
-        // Whoever parses a block also reads it: then it is in the cache of that processor.
-        let block = lock(source).block().transpose()?;
-        Some(block.map(|block| (parse(layout, &block), block)))
-    };
-    let mut parsed: Vec<_> =
-        (0..count).into_par_iter().filter_map(next).collect::<io::Result<_>>()?;
-    parsed.sort_unstable_by_key(|(_, block)| block.number);
-    Ok(parsed)
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+    Pipeline::new(layout, source, assembly).run()?.finish()
 }
 
 fn parse(layout: Layout, block: &Block) -> Part {
@@ -149,6 +115,7 @@ fn parse(layout: Layout, block: &Block) -> Part {
 struct Assembly {
     layout: Layout,
     builder: HistoryBuilder,
+    pairing: Pairing,
     own: bool,
     keyed: bool,
     /// The beginning of an event whose end is in a later block.
@@ -172,6 +139,7 @@ impl Assembly {
         Self {
             keyed: header.keyed,
             builder: HistoryBuilder::new(header),
+            pairing: Pairing::default(),
             layout,
             own,
             carry: None,
@@ -252,6 +220,7 @@ impl Assembly {
         }
         let moved = builder.arena.append(&part.arena);
         builder.columns.append(&part.columns, &moved, &mut builder.arena);
+        self.pairing.go_on(&builder.columns);
     }
 
     /// The file ends inside an event.
@@ -297,8 +266,9 @@ impl Assembly {
         }
         self.builder.set_keyed(self.keyed || key.with);
         let rules = if self.own { Rules::Own } else { Rules::Foreign };
-        let (history, found) = self.builder.unpaired().paired(|events| validate(events, rules));
-        let (flaws, warnings) = found;
+        let orderly = self.pairing.is_orderly();
+        let history = self.builder.paired(self.pairing);
+        let (flaws, warnings) = look(&history, rules, orderly);
         if !flaws.is_empty() {
             return Err(ReadError::Flawed(flaws));
         }

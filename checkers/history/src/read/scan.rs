@@ -2,10 +2,10 @@
 
 use super::asked::Asked;
 use super::draft::{Draft, Field};
-use super::echo::{Echo, Echoed};
-use super::memo::{self, Memo};
+use super::echo::Echo;
+use super::memo::Memo;
 use super::source::Block;
-use crate::arena::{Arena, Cell, Growing};
+use crate::arena::{Arena, Cell};
 use crate::{Flaw, Symbol};
 
 /// How deep lists and maps may be nested in one event.
@@ -71,18 +71,52 @@ pub(super) const fn table(set: &[u8]) -> [bool; 256] {
 
 /// The number that the digits from `at` on make, wrapping, and where they end.
 #[inline]
-fn digits(bytes: &[u8], at: usize) -> (u64, usize) {
+fn digits(bytes: &[u8], mut at: usize) -> (u64, usize) {
     let mut n: u64 = 0;
-    let mut end = at;
-    while let Some(&byte) = bytes.get(end) {
-        let digit = byte.wrapping_sub(b'0');
-        if digit > 9 {
-            break;
+    while let Some(eight) = bytes[at..].first_chunk() {
+        let (more, count) = leading_digits(u64::from_le_bytes(*eight));
+        n = n.wrapping_mul(TENS[count]).wrapping_add(more);
+        at += count;
+        if count < 8 {
+            return (n, at);
         }
-        n = n.wrapping_mul(10).wrapping_add(u64::from(digit));
-        end += 1;
     }
-    (n, end)
+    while let Some(digit) = bytes.get(at).map(|byte| byte.wrapping_sub(b'0')).filter(|&d| d < 10) {
+        n = n.wrapping_mul(10).wrapping_add(u64::from(digit));
+        at += 1;
+    }
+    (n, at)
+}
+
+/// The powers of ten up to that of eight digits.
+const TENS: [u64; 9] = {
+    let mut tens = [1; 9];
+    let mut i = 1;
+    while i < tens.len() {
+        tens[i] = tens[i - 1] * 10;
+        i += 1;
+    }
+    tens
+};
+
+/// The number that a word begins with, from the lowest byte on, and how many digits it has: all eight at
+/// the same time.
+#[inline]
+const fn leading_digits(word: u64) -> (u64, usize) {
+    const ONES: u64 = u64::MAX / 255;
+    // Digits become 0 to 9. Anything else has its highest bit, or gets it by the sum; what the sum carries
+    // over is above the first byte that is no digit.
+    let values = word ^ (ONES * b'0' as u64);
+    let others = (values.wrapping_add(ONES * (0x7F - 9)) | values) & (ONES << 7);
+    let count = others.trailing_zeros() as usize / 8;
+    if count == 0 {
+        return (0, 0);
+    }
+    // With zeros before them there are always eight: ones to pairs, pairs to fours, fours to eight.
+    let ones = values << (64 - 8 * count);
+    let pairs = ones.wrapping_mul(10).wrapping_add(ones >> 8) & 0x00FF_00FF_00FF_00FF;
+    let fours = pairs.wrapping_mul(100).wrapping_add(pairs >> 16) & 0x0000_FFFF_0000_FFFF;
+    (fours.wrapping_mul(10_000).wrapping_add(fours >> 32) & 0xFFFF_FFFF, count)
 }
 
 /// What both JSON and EDN need to turn text into cells.
@@ -104,30 +138,9 @@ pub(super) struct Scan<'t> {
     /// The last string that had escapes.
     pub(super) unescaped: String,
     short: [Short; 64],
-    echo: Echo,
-    memo: Memo,
+    pub(super) echo: Echo,
+    pub(super) memo: Memo,
     asked: Asked,
-}
-
-/// Where a list begins, and what is known of it.
-#[derive(Clone, Copy)]
-pub(super) struct Opened {
-    /// Elements on the stack that are not its own.
-    pub(super) base: usize,
-    /// The byte of its first element.
-    start: usize,
-    place: usize,
-    /// The elements it begins with, which are not on the stack.
-    begins: Option<Growing>,
-    /// Its text, if it ends at the first closing bracket.
-    short: Option<memo::Short>,
-}
-
-impl Opened {
-    /// Whether none of its elements was read yet.
-    pub(super) const fn is_at_start(&self, scan: &Scan<'_>) -> bool {
-        scan.at == self.start
-    }
 }
 
 impl<'t> Scan<'t> {
@@ -304,100 +317,6 @@ impl<'t> Scan<'t> {
         self.asked.note(draft, self.bytes, start..self.at);
     }
 
-    /// Opens a list, the cursor past its bracket. `Err` holds all of it, the cursor past its end, if
-    /// it was read before; if only its beginning was, the cursor is where more elements are due.
-    #[inline]
-    pub(super) fn open_list(&mut self, separator: u8, close: u8) -> Result<Opened, Cell> {
-        let place = Echo::place(self.stack.last());
-        let (base, start) = (self.stack.len(), self.at);
-        let mut opened = Opened { base, start, place, begins: None, short: None };
-        if self.discard {
-            return Ok(opened);
-        }
-        opened.short = memo::Short::of(&self.bytes[start..], close);
-        if let Some(short) = &opened.short {
-            let Some(list) = self.memo.get(short) else { return Ok(opened) };
-            self.at += short.len;
-            return Err(list);
-        }
-        match self.echo.compare(place, self.bytes, start, (separator, close)) {
-            Echoed::Nothing => {}
-            Echoed::Whole { list, end } => {
-                self.at = end + 1;
-                return Err(list);
-            }
-            Echoed::Begins { list, end } => {
-                self.at = end;
-                opened.begins = Some(list);
-            }
-        }
-        Ok(opened)
-    }
-
-    /// Whole numbers of a few digits at the cursor, onto the stack, each with a separator right
-    /// behind it, or the closing bracket. True: past the bracket. False: at the first element that
-    /// is something else.
-    #[inline]
-    pub(super) fn numbers(&mut self, ends: &[bool; 256], close: u8) -> bool {
-        loop {
-            let Some(number) = self.small_integer(ends) else { return false };
-            self.keep(number);
-            self.at += 1;
-            if self.bytes[self.at - 1] == close {
-                return true;
-            }
-        }
-    }
-
-    /// Closes a list of which all elements were [numbers](Self::numbers), the cursor past its end.
-    #[inline]
-    pub(super) fn close_numbers(&mut self, opened: Opened) -> Cell {
-        let Opened { base, start, place, begins, .. } = opened;
-        if self.discard {
-            return Cell::NIL;
-        }
-        let more = self.stack.len() - base;
-        let (cell, list) = match begins {
-            Some(list) if list.may_grow(more) => {
-                let list = self.arena.grow(list, &self.stack[base..]);
-                (list.cell(), Some(list))
-            }
-            _ => {
-                self.push_beginning(opened);
-                let cell = self.arena.list(&self.stack[base..]);
-                (cell, Growing::new(cell, self.stack.len() - base))
-            }
-        };
-        if let Some(list) = list {
-            self.echo.note(place, start, self.at - 1, list);
-        }
-        self.stack.truncate(base);
-        cell
-    }
-
-    /// Closes any list, the cursor past its end.
-    #[inline]
-    pub(super) fn close_list(&mut self, opened: Opened) -> Cell {
-        let Opened { base, start, short, .. } = opened;
-        if self.discard {
-            return Cell::NIL;
-        }
-        let cell = self.arena.new_list(&self.stack[base..]);
-        if let Some(short) = short.filter(|short| start + short.len == self.at) {
-            self.memo.note(short, cell);
-        }
-        self.stack.truncate(base);
-        cell
-    }
-
-    /// Puts the elements that a list begins with on the stack, before the others.
-    pub(super) fn push_beginning(&mut self, opened: Opened) {
-        if let Some(list) = opened.begins {
-            let elements = self.arena.slice(list.cell());
-            self.stack.splice(opened.base..opened.base, elements.iter());
-        }
-    }
-
     #[inline]
     pub(super) fn keep(&mut self, cell: Cell) {
         if !self.discard {
@@ -479,7 +398,16 @@ impl<'t> Scan<'t> {
     /// many.
     #[inline]
     pub(super) fn natural(&mut self) -> Option<u64> {
-        let (n, end) = digits(self.bytes, self.at);
+        let mut n: u64 = 0;
+        let mut end = self.at;
+        while let Some(&byte) = self.bytes.get(end) {
+            let digit = byte.wrapping_sub(b'0');
+            if digit > 9 {
+                break;
+            }
+            n = n.wrapping_mul(10).wrapping_add(u64::from(digit));
+            end += 1;
+        }
         let count = end - self.at;
         // Nineteen digits always fit.
         let n = match count {
@@ -532,3 +460,29 @@ impl<'t> Scan<'t> {
 }
 
 const HALF: &str = "half a surrogate pair is no character";
+
+#[cfg(test)]
+mod tests {
+    use super::leading_digits;
+
+    /// Digits are counted and read up to the first byte that is none, whatever that is, and whatever
+    /// follows.
+    #[test]
+    fn digits_of_a_word() {
+        let digits = *b"90817263";
+        for count in 0..=8 {
+            for other in (0..=u8::MAX).filter(|byte| !byte.is_ascii_digit()) {
+                for rest in [b'7', 0, u8::MAX] {
+                    let mut word = digits;
+                    word[count..].fill(rest);
+                    if let Some(byte) = word.get_mut(count) {
+                        *byte = other;
+                    }
+                    let text = std::str::from_utf8(&digits[..count]).expect("digits");
+                    let expected = (text.parse().unwrap_or(0), count);
+                    assert_eq!(leading_digits(u64::from_le_bytes(word)), expected, "{word:?}");
+                }
+            }
+        }
+    }
+}

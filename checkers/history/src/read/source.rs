@@ -106,6 +106,11 @@ impl<R: Read> Source<R> {
         }
     }
 
+    /// No more blocks are wanted.
+    pub(super) const fn end(&mut self) {
+        self.ended = true;
+    }
+
     /// The next block; the last may be empty. None only after the last.
     pub(super) fn block(&mut self) -> io::Result<Option<Block>> {
         if self.ended {
