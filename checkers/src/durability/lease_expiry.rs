@@ -6,12 +6,13 @@
 //! that does not end.
 //!
 //! Stores let leases begin anew when somebody else leads. So a lease is given its whole length again
-//! after every fault by which that may have come about: after all but `clock`. A lease whose begin is
-//! not known is not judged.
+//! after every fault by which that may have come about: after all that were applied, but `clock`. One that
+//! was not seen to be healed may go on for ever. A lease whose begin is not known is not judged.
 
-use deposed_history::{Call, Episode, History, Outcome, Value, ValueRef, episodes};
+use deposed_history::{Call, Effect, Episode, History, Outcome, Value, ValueRef, episodes};
 use rustc_hash::FxHashMap;
 
+use super::planted::{Bug, planted};
 use super::{LISTED_MAX, is_f, vacuous, whole};
 use crate::distribution::distribution;
 use crate::{Analysis, Anomaly, Budget, Checker, Undecided};
@@ -57,14 +58,18 @@ impl Lease {
     /// The lease that a put was given.
     fn of(history: &History, put: u32, complete: u32) -> Option<Self> {
         let (asked, given) = (history.op(put).time(), history.op(complete).time());
-        let granted = history.op(complete).pair()?.1.as_map()?.get("lease_ms")?.as_int()?;
+        let told = if planted(Bug::LeasesAsAsked) { put } else { complete };
+        let granted = history.op(told).pair()?.1.as_map()?.get("lease_ms")?.as_int()?;
         let length_ns = u64::try_from(granted).ok()?.checked_mul(1_000_000)?;
-        let shortest_ns = length_ns - (length_ns as f64 * SHORTER) as u64;
+        let shorter = if planted(Bug::LeasesAreExact) { 0.0 } else { SHORTER };
+        let shortest_ns = length_ns - (length_ns as f64 * shorter) as u64;
+        let first_ns = if planted(Bug::LeasesBeginWhenGiven) { given } else { asked };
+        let last_ns = if planted(Bug::LeasesBeginWhenAsked) { asked } else { given };
         Some(Self {
             put,
             length_ns,
-            earliest_ns: asked.saturating_add(shortest_ns),
-            latest_ns: given.saturating_add(length_ns),
+            earliest_ns: first_ns.saturating_add(shortest_ns),
+            latest_ns: last_ns.saturating_add(length_ns),
             there_ns: given,
         })
     }
@@ -73,21 +78,34 @@ impl Lease {
     fn due_ns(&self, late_max_ns: u64, faults: &[&Episode]) -> Option<u64> {
         let mut due = self.latest_ns;
         for fault in faults {
-            let over = fault.begin.time > due.saturating_add(late_max_ns);
-            if over || fault.healed.is_some_and(|healed| healed.time < self.there_ns) {
+            let before = if planted(Bug::FaultsExtendAlone) { self.latest_ns } else { due };
+            let over = fault.begin.time > before.saturating_add(late_max_ns)
+                && !planted(Bug::LateFaultsExtend);
+            let healed = healed_ns(fault);
+            let early = healed.is_some_and(|healed| healed < self.there_ns)
+                && !planted(Bug::EarlyFaultsExtend);
+            if over || early || healed.is_none() && planted(Bug::OpenFaultsEnd) {
                 continue;
             }
-            due = due.max(fault.healed?.time.saturating_add(self.length_ns));
+            due = due.max(healed?.saturating_add(self.length_ns));
         }
         Some(due)
     }
 }
 
+/// From when on a fault was certainly not in force any more.
+fn healed_ns(fault: &Episode) -> Option<u64> {
+    let healed = fault.healed.map(|healed| healed.time);
+    healed.filter(|_| fault.is_healed() || planted(Bug::HealingNeedsNoProof))
+}
+
 /// Faults after which somebody else may lead, in the order they began.
 fn faults(episodes: &[Episode]) -> Vec<&Episode> {
-    let mut faults: Vec<&Episode> = episodes.iter().filter(|e| e.fault != HARMLESS).collect();
-    faults.sort_by_key(|fault| fault.begin.time);
-    faults
+    let may_depose = |fault: &&Episode| {
+        let applied = fault.effect() != Effect::Skipped || planted(Bug::SkippedFaultsExtend);
+        applied && (fault.fault != HARMLESS || planted(Bug::ClockFaultsExtend))
+    };
+    episodes.iter().filter(may_depose).collect()
 }
 
 /// What is known of one key.
@@ -110,25 +128,33 @@ impl Checker for LeaseExpiry {
         let (mut leases, mut ended, mut outlived) = (0u64, 0u64, Vec::new());
         for (name, key) in &keys {
             // Whoever put it again, or may have, gave it another lease.
-            let Some(lease) = key.lease.filter(|_| key.puts == 1) else { continue };
+            let once = key.puts == 1 || planted(Bug::LastPutCounts);
+            let Some(lease) = key.lease.filter(|_| once) else { continue };
             leases += 1;
             let early = key.reads.iter().find(|read| lost(&lease, read));
             let due = lease.due_ns(self.late_max_ns, &faults);
-            let after = |read: &&Read| due.is_some_and(|due| read.begin_ns > due);
+            let asked_ns = |read: &Read| match planted(Bug::AnswersAreLate) {
+                true => read.end_ns,
+                false => read.begin_ns,
+            };
+            let after = |read: &&Read| due.is_some_and(|due| asked_ns(read) > due);
             ended += u64::from(key.reads.iter().any(|read| after(&read)));
-            let last = key.reads.iter().filter(after).rfind(|read| read.there);
+            let mut there = key.reads.iter().filter(after).filter(|read| read.there);
+            let last = if planted(Bug::FirstReadTells) { there.next() } else { there.next_back() };
             if let (Some(last), Some(due)) = (last, due) {
-                outlived.push(i64::try_from(last.begin_ns - due).unwrap_or(i64::MAX));
+                let late_ns = last.begin_ns.saturating_sub(due);
+                outlived.push(i64::try_from(late_ns).unwrap_or(i64::MAX));
             }
+            let late_max_ns = if planted(Bug::EndsAreExact) { 0 } else { self.late_max_ns };
             let late = last.filter(|read| {
-                due.is_some_and(|due| read.begin_ns > due.saturating_add(self.late_max_ns))
+                due.is_some_and(|due| asked_ns(read) > due.saturating_add(late_max_ns))
             });
             let found = early.map(|read| cut_short(history, *name, &lease, read)).into_iter();
             let found = found.chain(
                 late.zip(due).map(|(read, due)| outlives(history, *name, &lease, read, due)),
             );
             for anomaly in found {
-                if !confirmed(history, *name, &anomaly) {
+                if !self.confirmed(history, &episodes, *name, &anomaly) {
                     refused = true;
                     continue;
                 }
@@ -168,7 +194,9 @@ impl Checker for LeaseExpiry {
 
 /// Whether a read saw a key gone before its lease could be over.
 fn lost(lease: &Lease, read: &Read) -> bool {
-    !read.there && read.begin_ns >= lease.there_ns && read.end_ns < lease.earliest_ns
+    let known = read.begin_ns >= lease.there_ns || planted(Bug::EarlyReadsLose);
+    let told_ns = if planted(Bug::ReadsUnderWayLose) { read.begin_ns } else { read.end_ns };
+    !read.there && known && told_ns < lease.earliest_ns
 }
 
 /// Every key with its lease and what was read of it, in the order of their first calls.
@@ -186,7 +214,12 @@ fn collect(history: &History) -> Vec<(ValueRef<'_>, Key)> {
             keys.len() - 1
         });
         let key = &mut keys[at].1;
-        if put && call.outcome != Outcome::Fail {
+        let may_have = match call.outcome {
+            Outcome::Ok => true,
+            Outcome::Info => !planted(Bug::OpenPutsIgnored),
+            Outcome::Fail => planted(Bug::FailedPutsCount),
+        };
+        if put && may_have {
             key.puts += 1;
         }
         let (Outcome::Ok, Some(complete)) = (call.outcome, call.complete) else { continue };
@@ -204,33 +237,70 @@ fn collect(history: &History) -> Vec<(ValueRef<'_>, Key)> {
     keys
 }
 
-/// Looks at the calls of a witness once more, without anything that was made of them: a lease of this key
-/// and no other, and a read of it that saw what it is said to have seen, far enough from the put for
-/// the lease to be over, or near enough for it not to be.
-fn confirmed(history: &History, key: ValueRef<'_>, anomaly: &Anomaly) -> bool {
-    let [put, read] = anomaly.witness[..] else { return false };
-    let of_key = |call: &&Call| history.op(call.invoke).pair().is_some_and(|pair| pair.0 == key);
-    let found = |at: u32| history.calls().iter().filter(of_key).find(|call| call.invoke == at);
-    let (Some(put), Some(read)) = (found(put), found(read)) else { return false };
-    let puts = history.calls().iter().filter(of_key);
-    let puts = puts.filter(|call| history.op(call.invoke).f() == "put-leased");
-    let alone = puts.filter(|call| call.outcome != Outcome::Fail).count() == 1;
-    let both = [put, read].into_iter().all(|call| call.outcome == Outcome::Ok);
-    let (Some(given), Some(told)) = (put.complete, read.complete) else { return false };
-    let (Some((_, lease)), Some((_, seen))) = (history.op(given).pair(), history.op(told).pair())
-    else {
-        return false;
-    };
-    let lease_ms = lease.as_map().and_then(|lease| lease.get("lease_ms")?.as_int()).unwrap_or(0);
-    let lease_ns = lease_ms.unsigned_abs().saturating_mul(1_000_000);
-    let time = |position: u32| history.op(position).time();
-    let there = seen.to_value() != Value::Nil;
-    let apart = match there {
-        true => time(read.invoke).saturating_sub(time(given)) > lease_ns,
-        false => time(told).saturating_sub(time(put.invoke)) < lease_ns,
-    };
-    let named = if there { "lease-outlived" } else { "lease-cut-short" };
-    alone && both && apart && anomaly.name == named && history.op(read.invoke).f() == "read"
+impl LeaseExpiry {
+    /// Looks at the calls of a witness once more, without anything that was made of them: a lease of this
+    /// key and no other, and a read of it that saw what it is said to have seen, late enough for the lease
+    /// to be over in spite of all faults, or early enough for it not to be.
+    pub(super) fn confirmed(
+        &self,
+        history: &History,
+        episodes: &[Episode],
+        key: ValueRef<'_>,
+        anomaly: &Anomaly,
+    ) -> bool {
+        let [put, read] = anomaly.witness[..] else { return false };
+        let of_key =
+            |call: &&Call| history.op(call.invoke).pair().is_some_and(|pair| pair.0 == key);
+        let found = |at: u32| history.calls().iter().filter(of_key).find(|call| call.invoke == at);
+        let (Some(put), Some(read)) = (found(put), found(read)) else { return false };
+        let f = |call: &Call| history.op(call.invoke).f();
+        let puts = history.calls().iter().filter(of_key).filter(|call| f(call) == "put-leased");
+        let alone = puts.filter(|call| call.outcome != Outcome::Fail).count() == 1;
+        let named = (f(put), f(read)) == ("put-leased", "read");
+        let both = put.outcome == Outcome::Ok && read.outcome == Outcome::Ok;
+        let (Some(given), Some(told)) = (put.complete, read.complete) else { return false };
+        let ends = history.op(given).pair().zip(history.op(told).pair());
+        let Some(((_, lease), (_, seen))) = ends.filter(|_| alone && named && both) else {
+            return false;
+        };
+        let lease_ms =
+            lease.as_map().and_then(|lease| lease.get("lease_ms")?.as_int()).unwrap_or(0);
+        let lease_ns = lease_ms.unsigned_abs().saturating_mul(1_000_000);
+        let time = |position: u32| history.op(position).time();
+        let (given_ns, asked_ns) = (time(given), time(read.invoke));
+        match anomaly.name.as_str() {
+            "lease-outlived" => {
+                let over_ns = may_last_until(given_ns, lease_ns, self.late_max_ns, episodes);
+                seen.to_value() != Value::Nil && asked_ns > over_ns
+            }
+            "lease-cut-short" => {
+                let held_ns = time(told).saturating_sub(time(put.invoke));
+                let early = held_ns < lease_ns - (lease_ns as f64 * SHORTER) as u64;
+                seen.to_value() == Value::Nil && early && asked_ns >= given_ns
+            }
+            _ => false,
+        }
+    }
+}
+
+/// Until when a key may be there that was under a lease from a moment on: until no fault makes it any more.
+fn may_last_until(from_ns: u64, lease_ns: u64, late_ns: u64, episodes: &[Episode]) -> u64 {
+    let mut until_ns = from_ns.saturating_add(lease_ns).saturating_add(late_ns);
+    loop {
+        let extends = episodes.iter().filter(|fault| {
+            let gone = fault.is_healed() && fault.healed.is_some_and(|at| at.time < from_ns);
+            let harmless = fault.fault == HARMLESS || fault.effect() == Effect::Skipped;
+            !harmless && !gone && fault.begin.time <= until_ns
+        });
+        let until = extends.map(|fault| match fault.healed.filter(|_| fault.is_healed()) {
+            Some(at) => at.time.saturating_add(lease_ns).saturating_add(late_ns),
+            None => u64::MAX,
+        });
+        match until.max().filter(|&until| until > until_ns) {
+            Some(later) => until_ns = later,
+            None => return until_ns,
+        }
+    }
 }
 
 fn seconds(ns: u64) -> String {
@@ -257,7 +327,7 @@ fn outlives(
     due_ns: u64,
 ) -> Anomaly {
     let process = history.op(read.invoke).process();
-    let late = seconds(read.begin_ns - due_ns);
+    let late = seconds(read.begin_ns.saturating_sub(due_ns));
     let mut sentences = vec![given(history, key, lease)];
     if due_ns > lease.latest_ns {
         sentences.push(format!(
@@ -289,7 +359,7 @@ fn outlives(
 
 fn cut_short(history: &History, key: ValueRef<'_>, lease: &Lease, read: &Read) -> Anomaly {
     let process = history.op(read.invoke).process();
-    let left = seconds(lease.earliest_ns - read.end_ns);
+    let left = seconds(lease.earliest_ns.saturating_sub(read.end_ns));
     Anomaly {
         name: "lease-cut-short".into(),
         key: Some(key.to_string()),
@@ -309,170 +379,5 @@ fn cut_short(history: &History, key: ValueRef<'_>, lease: &Lease, read: &Read) -
         ],
         witness: vec![lease.put, read.invoke],
         edges: Vec::new(),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use deposed_history::{Effect, FaultAction, FaultEvent, Header, Op, OpType, Process, Sighting};
-
-    use super::*;
-    use crate::Verdict;
-
-    const MS: u64 = 1_000_000;
-    const LATE_MAX: LeaseExpiry = LeaseExpiry { late_max_ns: 500 * MS };
-
-    /// A call: from, to, function, key, what was answered.
-    fn call(from: u64, to: u64, f: &str, key: &str, kind: OpType, answer: Value) -> [Op; 2] {
-        let op = |ms: u64, kind, payload| Op {
-            time: ms * MS,
-            ..Op::new(kind, Process::Client(0), f, Value::pair(key, payload))
-        };
-        [op(from, OpType::Invoke, Value::Nil), op(to, kind, answer)]
-    }
-
-    fn put(from: u64, to: u64, key: &str, lease_ms: i64) -> [Op; 2] {
-        let granted = Value::Map(vec![("lease_ms".into(), Value::Int(lease_ms))]);
-        call(from, to, "put-leased", key, OpType::Ok, granted)
-    }
-
-    fn read(from: u64, to: u64, key: &str, there: bool) -> [Op; 2] {
-        let seen = if there { Value::Int(1) } else { Value::Nil };
-        call(from, to, "read", key, OpType::Ok, seen)
-    }
-
-    fn fault(name: &str, from: u64, to: u64) -> Vec<Op> {
-        let seen = |effect| Sighting { effect, summary: String::new(), figures: Value::Nil };
-        let event = |ms: u64, action, seen| {
-            let event = FaultEvent {
-                fault: name.into(),
-                id: from + 1,
-                lane: name.into(),
-                action,
-                choice: Value::Nil,
-                nodes: vec![],
-                seen,
-            };
-            Op { time: ms * MS, ..event.to_op() }
-        };
-        vec![
-            event(from, FaultAction::Inject, None),
-            event(from, FaultAction::Inject, Some(seen(Effect::Proven))),
-            event(to, FaultAction::Heal, None),
-            event(to, FaultAction::Heal, Some(seen(Effect::Proven))),
-        ]
-    }
-
-    /// Judges calls one after the other: each by a process of its own, as they may overlap.
-    fn judge(calls: Vec<Vec<Op>>) -> Analysis {
-        let mut ops: Vec<Op> = Vec::new();
-        for (process, call) in calls.into_iter().enumerate() {
-            ops.extend(call.into_iter().map(|op| match op.process {
-                Process::Client(_) => Op { process: Process::Client(process as u32), ..op },
-                _ => op,
-            }));
-        }
-        ops.sort_by_key(|op| op.time);
-        let header = Header { keyed: true, ..Header::default() };
-        LATE_MAX.check(&History::from_ops(header, &ops), &Budget::unlimited())
-    }
-
-    fn names(analysis: &Analysis) -> Vec<&str> {
-        analysis.anomalies.iter().map(|anomaly| anomaly.name.as_str()).collect()
-    }
-
-    /// A key that is there for too long, and one that is gone too early, each with its argument.
-    #[test]
-    fn leases_end_in_time() {
-        let lease = || put(0, 100, "a", 1000).to_vec();
-        let one = |from, to, there| judge(vec![lease(), read(from, to, "a", there).to_vec()]);
-        // It ends between 1000 and 1100, and may be late by 500.
-        assert_eq!(one(1590, 1650, true).verdict, Verdict::Valid);
-        assert_eq!(one(1110, 1650, false).verdict, Verdict::Valid);
-        assert_eq!(one(900, 995, false).verdict, Verdict::Unknown, "nobody looked afterwards");
-        let late = one(1610, 1650, true);
-        assert_eq!(names(&late), ["lease-outlived"]);
-        let told = &late.anomalies[0];
-        assert!(told.summary.contains("found it 0.5 s after the end"), "{}", told.summary);
-        assert_eq!(told.witness.len(), 2);
-        assert!(told.sentences[1].contains("over by 1.1 s"), "{:?}", told.sentences);
-        let early = one(500, 980, false);
-        assert_eq!(names(&early), ["lease-cut-short"]);
-        assert!(early.anomalies[0].summary.contains("before the end of the lease of 1.0 s"));
-        // Whoever asked before it was known to be there may have come too early.
-        assert_eq!(one(50, 110, false).verdict, Verdict::Unknown);
-    }
-
-    /// What may have made another node lead gives a lease its whole length again, once it is over; a wrong
-    /// clock does not, nor does what came later.
-    #[test]
-    fn faults_may_extend_leases() {
-        let with = |fault: Vec<Op>, at| {
-            let read = read(at, at + 10, "a", true).to_vec();
-            names(&judge(vec![put(0, 100, "a", 1000).to_vec(), fault, read])).len()
-        };
-        assert_eq!(with(fault("partition", 200, 3000), 4400), 0);
-        assert_eq!(with(fault("partition", 200, 3000), 4600), 1);
-        assert_eq!(with(fault("clock", 200, 3000), 1700), 1);
-        assert_eq!(with(fault("partition", 1800, 3000), 3100), 1, "it was too late already");
-        assert_eq!(with(fault("partition", 0, 50), 1700), 1, "it was over before");
-        let unhealed: Vec<Op> = fault("kill", 200, 3000).into_iter().take(2).collect();
-        assert_eq!(with(unhealed, 90_000), 0);
-    }
-
-    /// Whoever may have put a key twice, or not have been given a lease, is not judged.
-    #[test]
-    fn leases_that_are_not_known_are_not_judged() {
-        let late = || read(5000, 5010, "a", true).to_vec();
-        let again = call(300, 400, "put-leased", "a", OpType::Info, Value::Nil).to_vec();
-        let twice = judge(vec![put(0, 100, "a", 1000).to_vec(), again, late()]);
-        assert_eq!(twice.verdict, Verdict::Unknown);
-        let unknown = call(0, 100, "put-leased", "a", OpType::Info, Value::Nil).to_vec();
-        assert_eq!(judge(vec![unknown, late()]).verdict, Verdict::Unknown);
-        let failed = call(300, 400, "put-leased", "a", OpType::Fail, Value::Nil).to_vec();
-        let once = judge(vec![put(0, 100, "a", 1000).to_vec(), failed, late()]);
-        assert_eq!(names(&once), ["lease-outlived"]);
-        assert!(judge(vec![]).undecided[0].reason.starts_with("vacuous"));
-    }
-
-    /// Random histories of a few keys, with an oracle that tries every moment at which a lease may have
-    /// begun: one is violated if no such moment explains all that was read of it.
-    #[test]
-    fn the_definition_agrees() {
-        let mut state = 7u64;
-        let mut draw = |below: u64| {
-            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
-            (state >> 33) % below
-        };
-        let (mut violated, mut fine) = (0, 0);
-        for _ in 0..3000 {
-            let (from, lasts) = (draw(50) * 10, (1 + draw(3)) * 100);
-            let to = from + 10 + draw(5) * 10;
-            let mut calls = vec![put(from, to, "a", lasts as i64).to_vec()];
-            let mut reads = Vec::new();
-            for _ in 0..draw(4) {
-                let begin = to + 10 * draw(120);
-                let (end, there) = (begin + 10 + draw(3) * 10, draw(2) == 0);
-                // Nothing at a boundary, which clocks do not tell apart.
-                reads.push((begin + 3, end + 3, there));
-                calls.push(read(begin + 3, end + 3, "a", there).to_vec());
-            }
-            let ends = |begun: u64| (begun + lasts, begun + lasts + LATE_MAX.late_max_ns / MS);
-            let explained = |&(begin, end, there): &(u64, u64, bool)| {
-                (from..=to).map(ends).any(|(earliest, latest)| match there {
-                    true => begin <= latest,
-                    false => end >= earliest - lasts / 100,
-                })
-            };
-            let legal = reads.iter().all(explained);
-            let analysis = judge(calls);
-            assert_eq!(
-                analysis.verdict == Verdict::Invalid,
-                !legal,
-                "{from} {to} {lasts} {reads:?}"
-            );
-            if legal { fine += 1 } else { violated += 1 }
-        }
-        assert!(violated > 300 && fine > 300, "{violated} {fine}");
     }
 }

@@ -48,5 +48,43 @@ crate::plantable::plantable! {
         OnlyAnswersCount,
         /// Availability: the goal is not looked at.
         GoalIgnored,
+        /// Leases: one has the length that was asked for.
+        LeasesAsAsked,
+        /// Leases: clocks agree.
+        LeasesAreExact,
+        /// Leases: one begins when it is given, not before.
+        LeasesBeginWhenGiven,
+        /// Leases: one begins when it is asked for, not later.
+        LeasesBeginWhenAsked,
+        /// Leases: a key may not be there any more once its lease is over.
+        EndsAreExact,
+        /// Leases: a read saw what there was when its answer came.
+        AnswersAreLate,
+        /// Leases: the first read that saw a key tells how long it was there.
+        FirstReadTells,
+        /// Leases: a read that began before a key was known to be there must see it.
+        EarlyReadsLose,
+        /// Leases: so must a read that ended after the lease may have been over.
+        ReadsUnderWayLose,
+        /// Leases: the last that was put counts, whatever was before.
+        LastPutCounts,
+        /// Leases: what may have been put changes nothing.
+        OpenPutsIgnored,
+        /// Leases: what was not put gives another lease.
+        FailedPutsCount,
+        /// Leases: a wrong clock lets one begin anew.
+        ClockFaultsExtend,
+        /// Leases: so does a fault that was not applied.
+        SkippedFaultsExtend,
+        /// Leases: so does one that came when the lease was over.
+        LateFaultsExtend,
+        /// Leases: so does one that was over before the lease began.
+        EarlyFaultsExtend,
+        /// Leases: no fault extends what another one has extended.
+        FaultsExtendAlone,
+        /// Leases: a fault that was not healed does not extend one.
+        OpenFaultsEnd,
+        /// Leases: a fault is over without proof.
+        HealingNeedsNoProof,
     }
 }
