@@ -24,6 +24,24 @@ pub struct LogMatch {
 /// At most this many matches are listed; all are counted.
 const LISTED_MAX: usize = 16;
 
+crate::plantable::plantable! {
+    /// A rule that is broken.
+    pub(crate) enum Bug {
+        /// What was found on other nodes is let pass.
+        OthersForgiven,
+        /// What is let pass is let pass everywhere.
+        AllForgiven,
+        /// What was let pass before is forgotten.
+        ForgivenOnce,
+        /// What is let pass is a violation still.
+        NothingForgiven,
+        /// Only what is listed is counted.
+        ListedCounts,
+        /// What was let pass is not told.
+        ForgivenUntold,
+    }
+}
+
 /// Judges what was found in the logs; the history has no say.
 #[derive(Debug, Clone, Default)]
 pub struct LogPatterns {
@@ -41,7 +59,14 @@ impl LogPatterns {
     /// Lets what was found on some nodes pass: whoever gives up because its disk fails does right.
     pub fn forgive(&mut self, nodes: &BTreeSet<String>) {
         let before = self.matches.len();
-        self.matches.retain(|found| !nodes.contains(&found.node));
+        self.matches.retain(|found| {
+            let is_of_them = nodes.contains(&found.node) != planted(Bug::OthersForgiven);
+            let forgiven = is_of_them || planted(Bug::AllForgiven);
+            !forgiven || planted(Bug::NothingForgiven)
+        });
+        if planted(Bug::ForgivenOnce) {
+            self.forgiven = 0;
+        }
         self.forgiven += (before - self.matches.len()) as u64;
     }
 }
@@ -63,10 +88,11 @@ impl Checker for LogPatterns {
             witness: Vec::new(),
             edges: Vec::new(),
         });
-        let count = self.matches.len() as u64;
+        let listed = if planted(Bug::ListedCounts) { LISTED_MAX } else { usize::MAX };
+        let count = self.matches.len().min(listed) as u64;
         let (patterns, files) = (self.patterns.len(), self.files);
         let mut summary = format!("{count} matches of {patterns} patterns in {files} files");
-        if self.forgiven > 0 {
+        if self.forgiven > 0 && !planted(Bug::ForgivenUntold) {
             summary += &format!("; {} more where data was made to fail", self.forgiven);
         }
         Analysis {
@@ -104,5 +130,67 @@ mod tests {
         let analysis = forgiven.check(&history, &Budget::unlimited());
         assert_eq!(analysis.verdict, Verdict::Valid);
         assert!(analysis.summary.contains("20 more where data"), "{}", analysis.summary);
+    }
+
+    /// What the checker and the definition do not agree on, given what was found on which node and who is
+    /// let pass, one after the other.
+    fn differs(found: &[usize], forgiven: [usize; 2]) -> Option<String> {
+        let name = |node: usize| format!("n{node}");
+        let matches = found.iter().map(|&node| LogMatch {
+            node: name(node),
+            file: "store.log".into(),
+            number: 1,
+            line: "panic:".into(),
+            pattern: "panic:".into(),
+        });
+        let mut checker = LogPatterns { matches: matches.collect(), ..Default::default() };
+        for node in forgiven {
+            checker.forgive(&BTreeSet::from([name(node)]));
+        }
+        let left = found.iter().filter(|node| !forgiven.contains(node)).count();
+        let passed = found.len() - left;
+        let analysis = checker.check(&History::default(), &Budget::unlimited());
+        let verdict = if left > 0 { Verdict::Invalid } else { Verdict::Valid };
+        let told = passed == 0 || analysis.summary.contains(&format!("; {passed} more where data"));
+        let of_left = |anomaly: &Anomaly| {
+            let on = |node: &usize| anomaly.summary.starts_with(&format!("n{node} "));
+            found.iter().any(|node| on(node) && !forgiven.contains(node))
+        };
+        let agrees = analysis.verdict == verdict
+            && analysis.anomaly_count == left as u64
+            && analysis.anomalies.len() == left.min(LISTED_MAX)
+            && analysis.anomalies.iter().all(of_left)
+            && analysis.summary.starts_with(&format!("{left} matches"))
+            && told;
+        (!agrees).then(|| format!("{found:?}, {forgiven:?}: {analysis:#?}"))
+    }
+
+    /// Every way in which a few matches can be on three nodes, and many on one, whoever is let pass.
+    fn difference() -> Option<String> {
+        let few = (0..=4u32).flat_map(|length| {
+            (0..3usize.pow(length)).map(move |number| {
+                (0..length).map(|at| number / 3usize.pow(at) % 3).collect::<Vec<usize>>()
+            })
+        });
+        let all = few.chain([vec![0; LISTED_MAX + 1], vec![1; 3 * LISTED_MAX]]);
+        let mut each = all.flat_map(|found| {
+            (0..16).filter_map(move |number| differs(&found, [number / 4, number % 4]))
+        });
+        each.next()
+    }
+
+    #[test]
+    fn matches_agree_with_their_definition() {
+        assert_eq!(difference(), None);
+    }
+
+    #[test]
+    fn every_planted_bug_is_found() {
+        for &bug in Bug::ALL {
+            plant(Some(bug));
+            let found = difference();
+            plant(None);
+            assert!(found.is_some(), "{bug:?}");
+        }
     }
 }

@@ -5,10 +5,39 @@
 
 use std::collections::BTreeMap;
 
-use deposed_history::{History, Outcome, coverage};
+use deposed_history::{Call, Coverage, History, Outcome, coverage};
 use serde::Serialize;
 
 use crate::{Analysis, Budget, Checker, Undecided};
+
+#[cfg(test)]
+mod tests;
+
+crate::plantable::plantable! {
+    /// A rule that is broken.
+    pub(crate) enum Bug {
+        /// A call without a completion is none.
+        OpenCallsIgnored,
+        /// What is not certain succeeded.
+        InfoSucceeds,
+        /// What failed is not certain.
+        FailuresAreOpen,
+        /// It is enough that any function succeeds.
+        OneFunctionIsEnough,
+        /// A run in which nothing was invoked proves something.
+        NothingIsEnough,
+        /// What was skipped was applied.
+        SkippedIsApplied,
+        /// What was injected bit.
+        InjectedBites,
+        /// A fault must bite more often than is required.
+        RequiredIsNotEnough,
+        /// That a fault never bit is told once more if it was required.
+        NeverIsToldTwice,
+        /// A fault that was required need not have been planned.
+        UnplannedIsEnough,
+    }
+}
 
 /// Counts calls by function and outcome and injections by fault and effect.
 #[derive(Debug, Clone, Default)]
@@ -43,19 +72,25 @@ impl Checker for Stats {
             known: None,
         };
         let mut undecided = Vec::new();
-        if by_f.is_empty() {
+        if by_f.is_empty() && !planted(Bug::NothingIsEnough) {
             undecided.push(vacuous("no operation was invoked".into()));
         }
         for (f, counts) in &by_f {
-            if counts.ok == 0 {
+            let any = planted(Bug::OneFunctionIsEnough) && by_f.values().any(|of| of.ok > 0);
+            if counts.ok == 0 && !any {
                 let Counts { invoked, fail, info, .. } = counts;
                 undecided.push(vacuous(format!(
                     "no {f} ever succeeded ({invoked} invoked, {fail} failed, {info} indeterminate)"
                 )));
             }
         }
-        for (fault, seen) in faults.iter().filter(|(_, seen)| seen.proven == 0) {
-            let applied = seen.injected - seen.skipped;
+        let bit = |seen: &Coverage| {
+            let bites = if planted(Bug::InjectedBites) { seen.injected } else { seen.proven };
+            bites > 0
+        };
+        for (fault, seen) in faults.iter().filter(|(_, seen)| !bit(seen)) {
+            let skipped = if planted(Bug::SkippedIsApplied) { 0 } else { seen.skipped };
+            let applied = seen.injected - skipped;
             let reason = match (applied, seen.skipped) {
                 (0, 0) => format!("the fault {fault} was never injected"),
                 (0, skipped) => format!(
@@ -70,7 +105,10 @@ impl Checker for Stats {
         for (fault, &required) in &self.required {
             let proven = faults.get(fault).map_or(0, |seen| seen.proven);
             // One that never bit was told already.
-            if proven > 0 && proven < required || !faults.contains_key(fault) {
+            let told = proven == 0 && !planted(Bug::NeverIsToldTwice);
+            let enough = proven >= required + u64::from(planted(Bug::RequiredIsNotEnough));
+            let unplanned = !faults.contains_key(fault) && !planted(Bug::UnplannedIsEnough);
+            if !told && !enough || unplanned {
                 undecided.push(vacuous(format!(
                     "the fault {fault} was proven {proven} times, and {required} were required"
                 )));
@@ -91,131 +129,17 @@ impl Checker for Stats {
 
 fn count(history: &History) -> BTreeMap<&str, Counts> {
     let mut by_symbol: BTreeMap<_, Counts> = BTreeMap::new();
-    for call in history.calls() {
+    let counts = |call: &&Call| call.complete.is_some() || !planted(Bug::OpenCallsIgnored);
+    for call in history.calls().iter().filter(counts) {
         let counts = by_symbol.entry(history.op(call.invoke).f_symbol()).or_default();
         counts.invoked += 1;
         match call.outcome {
+            Outcome::Info if planted(Bug::InfoSucceeds) => counts.ok += 1,
+            Outcome::Fail if planted(Bug::FailuresAreOpen) => counts.info += 1,
             Outcome::Ok => counts.ok += 1,
             Outcome::Fail => counts.fail += 1,
             Outcome::Info => counts.info += 1,
         }
     }
     by_symbol.into_iter().map(|(f, counts)| (history.text(f), counts)).collect()
-}
-
-#[cfg(test)]
-mod tests {
-    use deposed_history::{
-        Effect, FaultAction, FaultEvent, Header, Op, OpType, Process, Sighting, Value,
-    };
-
-    use super::*;
-    use crate::Verdict;
-
-    fn call(process: u32, f: &str, end: Option<OpType>) -> Vec<Op> {
-        let op = |kind| Op::new(kind, Process::Client(process), f, Value::Nil);
-        std::iter::once(op(OpType::Invoke)).chain(end.map(op)).collect()
-    }
-
-    fn fault(action: FaultAction, seen: Option<Effect>) -> Op {
-        FaultEvent {
-            fault: "kill".into(),
-            id: 1,
-            lane: "kill:one".into(),
-            action,
-            choice: Value::Nil,
-            nodes: vec!["n1".into()],
-            seen: seen.map(|effect| Sighting {
-                effect,
-                summary: "pid gone".into(),
-                figures: Value::Nil,
-            }),
-        }
-        .to_op()
-    }
-
-    fn judge(ops: Vec<Vec<Op>>) -> Analysis {
-        let ops: Vec<Op> = ops.into_iter().flatten().collect();
-        Stats::default().check(&History::from_ops(Header::default(), &ops), &Budget::unlimited())
-    }
-
-    /// Calls are counted by function and outcome, a call without completion as indeterminate.
-    #[test]
-    fn counts_by_function_and_outcome() {
-        let analysis = judge(vec![
-            call(0, "read", Some(OpType::Ok)),
-            call(1, "read", Some(OpType::Fail)),
-            call(2, "read", None),
-            call(3, "write", Some(OpType::Ok)),
-        ]);
-        assert_eq!(analysis.verdict, Verdict::Valid);
-        assert_eq!(analysis.summary, "4 calls: 2 ok, 1 failed, 1 indeterminate");
-        assert_eq!(analysis.details["by_f"]["read"]["info"], 1);
-    }
-
-    /// A fault that bit less often than was required is not enough, whether it bit or not.
-    #[test]
-    fn faults_must_bite_as_often_as_required() {
-        let ops: Vec<Op> = [
-            call(0, "read", Some(OpType::Ok)),
-            vec![
-                fault(FaultAction::Inject, None),
-                fault(FaultAction::Inject, Some(Effect::Proven)),
-            ],
-        ]
-        .concat();
-        let history = History::from_ops(Header::default(), &ops);
-        let judge = |required: &[(&str, u64)]| {
-            let required = required.iter().map(|(fault, n)| ((*fault).to_owned(), *n)).collect();
-            Stats { required }.check(&history, &Budget::unlimited())
-        };
-        assert_eq!(judge(&[("kill", 1)]).verdict, Verdict::Valid);
-        for (required, reason) in [
-            ([("kill", 2)], "the fault kill was proven 1 times, and 2 were required"),
-            ([("pause", 1)], "the fault pause was proven 0 times, and 1 were required"),
-        ] {
-            let analysis = judge(&required);
-            assert_eq!(analysis.verdict, Verdict::Unknown);
-            assert_eq!(analysis.undecided[0].reason, format!("vacuous: {reason}"));
-        }
-    }
-
-    /// An operation that never succeeded makes the run vacuous, and so does an empty history.
-    #[test]
-    fn an_operation_that_never_succeeded_is_vacuous() {
-        let analysis =
-            judge(vec![call(0, "read", Some(OpType::Ok)), call(1, "cas", Some(OpType::Fail))]);
-        assert_eq!(analysis.verdict, Verdict::Unknown);
-        assert_eq!(
-            analysis.undecided[0].reason,
-            "vacuous: no cas ever succeeded (1 invoked, 1 failed, 0 indeterminate)"
-        );
-        assert!(judge(vec![]).undecided[0].reason.starts_with("vacuous"));
-    }
-
-    /// A fault that was planned and never bit makes the run vacuous; one that bit once does not.
-    #[test]
-    fn a_fault_that_never_bit_is_vacuous() {
-        let ok = call(0, "read", Some(OpType::Ok));
-        let inject = |effect| {
-            vec![
-                fault(FaultAction::Plan, None),
-                fault(FaultAction::Inject, None),
-                fault(FaultAction::Inject, Some(effect)),
-            ]
-        };
-        let planned = judge(vec![ok.clone(), vec![fault(FaultAction::Plan, None)]]);
-        assert_eq!(planned.undecided[0].reason, "vacuous: the fault kill was never injected");
-        let skipped = judge(vec![ok.clone(), inject(Effect::Skipped)]);
-        assert_eq!(
-            skipped.undecided[0].reason,
-            "vacuous: the fault kill was never injected: there was nothing to hit (1 skipped)"
-        );
-        let unseen = judge(vec![ok.clone(), inject(Effect::Indeterminate)]);
-        assert_eq!(
-            unseen.undecided[0].reason,
-            "vacuous: the fault kill was never seen to bite (1 injected)"
-        );
-        assert_eq!(judge(vec![ok, inject(Effect::Proven)]).verdict, Verdict::Valid);
-    }
 }

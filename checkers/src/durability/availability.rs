@@ -28,20 +28,24 @@ impl Checker for Availability {
         let width = (end / WINDOWS + 1).max(1);
         let mut windows = vec![(0u64, 0u64); WINDOWS as usize];
         for call in history.calls() {
-            let window = &mut windows[(history.op(call.invoke).time() / width) as usize];
+            let ended = call.complete.filter(|_| planted(Bug::WindowsByAnswer));
+            let at = history.op(ended.unwrap_or(call.invoke)).time() / width;
+            let window = &mut windows[at as usize];
             window.0 += u64::from(call.outcome == Outcome::Ok);
             window.1 += u64::from(call.complete.is_some() || !planted(Bug::OnlyAnswersCount));
         }
         let (ok, all) = windows.iter().fold((0, 0), |sum, w| (sum.0 + w.0, sum.1 + w.1));
-        if all == 0 {
+        if all == 0 && !planted(Bug::NothingIsAvailable) {
             let nothing = vec![vacuous(history, "no operation was invoked")];
             return Analysis::from_findings(self.name(), "no calls", Vec::new(), nothing);
         }
         let share = ok as f64 / all as f64;
-        let shares = windows.iter().filter(|w| w.1 > 0).map(|w| w.0 as f64 / w.1 as f64);
+        let counts = |w: &&(u64, u64)| w.1 > 0 || planted(Bug::IdleWindowsCount);
+        let shares = windows.iter().filter(counts).map(|w| w.0 as f64 / w.1.max(1) as f64);
         let worst = shares.fold(1.0, f64::min);
         let mut undecided = Vec::new();
-        if share < self.goal && !planted(Bug::GoalIgnored) {
+        let missed = share < self.goal || planted(Bug::GoalIsNotEnough) && share == self.goal;
+        if missed && !planted(Bug::GoalIgnored) {
             undecided.push(Undecided {
                 key: None,
                 window: whole(history),

@@ -48,6 +48,14 @@ crate::plantable::plantable! {
         OnlyAnswersCount,
         /// Availability: the goal is not looked at.
         GoalIgnored,
+        /// Availability: more than the goal has to succeed.
+        GoalIsNotEnough,
+        /// Availability: where nothing was invoked, all was answered.
+        NothingIsAvailable,
+        /// Availability: a call is of the time in which its answer came.
+        WindowsByAnswer,
+        /// Availability: a time in which nothing was invoked is the worst.
+        IdleWindowsCount,
         /// Leases: one has the length that was asked for.
         LeasesAsAsked,
         /// Leases: clocks agree.

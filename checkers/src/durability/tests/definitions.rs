@@ -316,14 +316,27 @@ fn ids_differ(dice: &mut Dice) -> Result<Verdict, String> {
 
 /// The same of the share of calls that succeeded.
 fn availability_differs(dice: &mut Dice) -> Result<Verdict, String> {
-    let length = dice.roll(12) as usize;
+    let length = dice.roll(60) as usize;
     let events = random(dice, length, |_| ("read", Value::Nil), |_, _, _| Value::Int(1));
     let tenths = dice.roll(11);
-    let count = |kind| events.iter().filter(|event| event.1 == kind).count() as u64;
-    let enough = count(INVOKE) > 0 && 10 * count(OK) >= tenths * count(INVOKE);
-    let expected = if enough { Verdict::Valid } else { Verdict::Unknown };
-    let analysis = check(&Availability { goal: tenths as f64 / 10.0 }, &events);
-    agreed(analysis.verdict == expected, expected, &events)
+    let history = history(&events);
+    // The smallest width with which twenty windows cover the run.
+    let width = (10 * events.len() as u64).saturating_sub(9).div_ceil(20).max(1);
+    let succeeded_in = |window: Option<u64>| -> Vec<bool> {
+        let begun = |at: u32| window.is_none_or(|window| history.op(at).time() / width == window);
+        let calls = history.calls().iter().filter(|call| begun(call.invoke));
+        calls.map(|call| call.outcome == deposed_history::Outcome::Ok).collect()
+    };
+    let count = |of: &[bool]| (of.iter().filter(|ok| **ok).count() as u64, of.len() as u64);
+    let (ok, calls) = count(&succeeded_in(None));
+    let expected =
+        if calls > 0 && 10 * ok >= tenths * calls { Verdict::Valid } else { Verdict::Unknown };
+    let shares = (0..20).map(|window| count(&succeeded_in(Some(window)))).filter(|of| of.1 > 0);
+    let worst = shares.map(|(ok, calls)| ok as f64 / calls as f64).reduce(f64::min);
+    let checker = Availability { goal: tenths as f64 / 10.0 };
+    let analysis = checker.check(&history, &Budget::unlimited());
+    let told = analysis.details["worst_window"].as_f64();
+    agreed(analysis.verdict == expected && told == worst, expected, &events)
 }
 
 /// Compares a checker with its definition on one random history.
@@ -392,7 +405,17 @@ fn every_planted_bug_is_found() {
             ],
         ),
         (ids_differ, &[SecondIdIgnored, OpenIdsCount, AllCallsGenerate]),
-        (availability_differs, &[OnlyAnswersCount, GoalIgnored]),
+        (
+            availability_differs,
+            &[
+                OnlyAnswersCount,
+                GoalIgnored,
+                GoalIsNotEnough,
+                NothingIsAvailable,
+                WindowsByAnswer,
+                IdleWindowsCount,
+            ],
+        ),
     ];
     for (differs, bugs) in bugs {
         for &bug in bugs {
