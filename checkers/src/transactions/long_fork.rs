@@ -1,42 +1,42 @@
-//! Long forks: two reads of a group of registers that saw two writes in opposite orders.
+//! Long forks: reads that saw single writes in orders that contradict each other.
 //!
-//! Each key is written once, so a read of a group is the set of those of its keys that it saw
-//! written, and reads of one group must form a chain under inclusion: sorted by how many they saw,
-//! each must include the one before. Parallel snapshot isolation allows a fork, snapshot isolation
-//! does not.
-
-use std::collections::BTreeMap;
+//! Each key is written once, so a read of a group of keys tells which of them were written before it, and
+//! which after. Under snapshot isolation all of that fits one order of the writes; parallel snapshot
+//! isolation allows a fork. Groups may be of any size and overlap: writes and reads are nodes of one graph,
+//! in which a write leads to the reads that saw it, and a read to the writes that it missed. If it has no
+//! cycle, any order along its edges explains every read; a cycle is a fork, of two reads if those share
+//! two keys, or of more.
 
 use deposed_history::{History, Outcome, ValueRef};
 use rustc_hash::FxHashMap;
 use serde_json::json;
 
+use super::cycles::{self, Cycle, Cycles};
+use super::graph::{Edges, Rel, Stop};
+use super::level::OrderKind;
 use super::planted::{Bug, planted};
 use crate::{Analysis, Anomaly, Budget, Checker, Undecided};
 
-/// Forks that are shown; one a neighbouring pair of reads is counted.
-const SHOWN_MAX: usize = 8;
+/// Open questions that are told.
+const TOLD_MAX: usize = 8;
 
 /// Judges transactions that write one key, `[["w", key, value]]`, or read a group of keys,
 /// `[["r", key, value], ...]`, as Jepsen's `long-fork` does.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct LongFork;
 
-/// A read of a group: which of its keys, in the group's order, it saw written.
-struct Read {
-    invoke: u32,
-    saw: Vec<bool>,
-}
-
-/// Reads by the keys they read, as text, so that the order is that of the text.
-type Groups<'h> = BTreeMap<Vec<String>, (Vec<ValueRef<'h>>, Vec<Read>)>;
-
-#[derive(Default)]
-struct Collected<'h> {
-    groups: Groups<'h>,
-    reads: u64,
-    writers: FxHashMap<ValueRef<'h>, u32>,
-    undecided: Vec<Undecided>,
+/// What an edge begins or ends at.
+enum Node<'h> {
+    /// The write of a key.
+    Write {
+        key: ValueRef<'h>,
+        /// Who wrote it, if anybody is known to have tried.
+        writer: Option<u32>,
+        /// What was written, as far as anybody has said.
+        value: Option<ValueRef<'h>>,
+    },
+    /// A read, by its invocation.
+    Read(u32),
 }
 
 impl Checker for LongFork {
@@ -44,43 +44,29 @@ impl Checker for LongFork {
         "long-fork"
     }
 
-    fn check(&self, history: &History, _budget: &Budget) -> Analysis {
-        let Collected { mut groups, reads, writers, mut undecided } = collect(history);
-        let (mut forks, mut anomalies) = (0u64, Vec::new());
-        for (keys, reads) in groups.values_mut() {
-            if !planted(Bug::ForkUnsorted) {
-                reads.sort_by_key(|read| read.saw.iter().filter(|saw| **saw).count());
-            }
-            for pair in reads.windows(2) {
-                let missed =
-                    |a: &Read, b: &Read| (0..keys.len()).find(|&at| a.saw[at] && !b.saw[at]);
-                let found = (missed(&pair[0], &pair[1]), missed(&pair[1], &pair[0]));
-                let found = match found {
-                    (None, y) if planted(Bug::ForkOneSided) => (y, y),
-                    found => found,
-                };
-                let (Some(x), Some(y)) = found else {
-                    continue;
-                };
-                forks += 1;
-                if anomalies.len() < SHOWN_MAX {
-                    anomalies.push(fork(
-                        history,
-                        &writers,
-                        [keys[x], keys[y]],
-                        [&pair[0], &pair[1]],
-                    ));
-                }
-            }
-        }
+    fn check(&self, history: &History, budget: &Budget) -> Analysis {
+        let mut reads = Reads::new(history, budget);
+        let cycles = reads.collect().and_then(|()| reads.cycles());
+        let Reads { nodes, keys, reads, mut undecided, .. } = reads;
         if reads == 0 && undecided.is_empty() {
             undecided.push(whole(history, "vacuous: no read of a group succeeded".into()));
         }
-        let summary = format!("{reads} reads of {} groups, {forks} forks", groups.len());
+        let cycles = cycles.unwrap_or_else(|stop| {
+            undecided.push(whole(history, format!("{stop} before all reads were compared")));
+            Cycles::default()
+        });
+        let forks: u64 = cycles.counts.values().sum();
+        let anomalies = cycles.shown.iter().map(|cycle| fork(history, &nodes, cycle)).collect();
+        let keys = keys.len();
         Analysis {
-            details: json!({ "forks": forks, "groups": groups.len(), "reads": reads }),
+            details: json!({ "forks": forks, "keys": keys, "reads": reads }),
             anomaly_count: forks,
-            ..Analysis::from_findings(self.name(), summary, anomalies, undecided)
+            ..Analysis::from_findings(
+                self.name(),
+                format!("{reads} reads, {keys} keys, {forks} forks"),
+                anomalies,
+                undecided,
+            )
         }
     }
 }
@@ -90,90 +76,176 @@ fn whole(history: &History, reason: String) -> Undecided {
     Undecided { key: None, window, reason, known: None }
 }
 
-fn collect(history: &History) -> Collected<'_> {
-    let mut collected = Collected::default();
-    for call in history.calls() {
-        let invoked = history.op(call.invoke).value();
-        let completed = call.complete.map(|at| history.op(at).value()).filter(|v| !v.is_nil());
-        let value =
-            if call.outcome == Outcome::Ok { completed.unwrap_or(invoked) } else { invoked };
-        let Some(mops) = value.as_list().filter(|mops| !mops.is_empty()) else { continue };
-        let is = |mop: ValueRef<'_>, f| mop.as_list().and_then(|p| p.get(0)?.as_str()) == Some(f);
-        if mops.iter().all(|mop| is(mop, "r")) {
-            if call.outcome == Outcome::Ok || planted(Bug::UnfinishedReadsJudged) {
-                collected.reads += 1;
-                add_read(&mut collected.groups, call.invoke, mops.iter());
-            }
-        } else if mops.len() == 1 && mops.iter().all(|mop| is(mop, "w")) {
-            let key = mops.get(0).and_then(|mop| mop.as_list()?.get(1)).unwrap_or(ValueRef::Nil);
-            if call.outcome == Outcome::Fail && !planted(Bug::ForkFailedWrites) {
-                continue;
-            }
-            if let Some(before) = collected.writers.insert(key, call.invoke)
-                && !planted(Bug::ForkTwiceIgnored)
-            {
-                collected.undecided.push(whole(
-                    history,
-                    format!(
-                        "ops {} and {} both write key {key}: each key must be written once",
-                        history.op(before).index(),
-                        history.op(call.invoke).index()
-                    ),
-                ));
-            }
-        } else if !planted(Bug::ForkOddIgnored) {
-            let index = history.op(call.invoke).index();
-            let reason = format!("op {index} neither writes one key nor reads a group: {value}");
-            collected.undecided.push(whole(history, reason));
+/// Bytes a call takes besides its edges.
+const BYTES_PER_CALL: u64 = 2 * (size_of::<Node<'_>>() + size_of::<(ValueRef<'_>, u32)>()) as u64;
+
+/// The graph, as far as the history was read.
+struct Reads<'h, 'b> {
+    history: &'h History,
+    budget: &'b Budget,
+    nodes: Vec<Node<'h>>,
+    edges: Edges<'b>,
+    /// The node of each key.
+    keys: FxHashMap<ValueRef<'h>, u32>,
+    reads: u64,
+    undecided: Vec<Undecided>,
+}
+
+impl<'h, 'b> Reads<'h, 'b> {
+    fn new(history: &'h History, budget: &'b Budget) -> Self {
+        Self {
+            history,
+            budget,
+            nodes: Vec::new(),
+            edges: Edges::new(budget),
+            keys: FxHashMap::default(),
+            reads: 0,
+            undecided: Vec::new(),
         }
     }
-    collected.undecided.truncate(SHOWN_MAX);
-    collected
-}
 
-fn add_read<'h>(groups: &mut Groups<'h>, invoke: u32, mops: impl Iterator<Item = ValueRef<'h>>) {
-    let mut pairs: Vec<(String, ValueRef<'h>, bool)> = mops
-        .filter_map(|mop| {
-            let parts = mop.as_list()?;
-            let (key, value) = (parts.get(1)?, parts.get(2).unwrap_or(ValueRef::Nil));
-            Some((key.to_string(), key, !value.is_nil()))
-        })
-        .collect();
-    if !planted(Bug::ForkInOrderOfKeys) {
-        pairs.sort_by(|a, b| a.0.cmp(&b.0));
+    fn collect(&mut self) -> Result<(), Stop> {
+        let history = self.history;
+        let _nodes = self.budget.hold(BYTES_PER_CALL * history.calls().len() as u64)?;
+        for call in history.calls() {
+            let invoked = history.op(call.invoke).value();
+            let completed = call.complete.map(|at| history.op(at).value()).filter(|v| !v.is_nil());
+            let is_ok = call.outcome == Outcome::Ok;
+            let value = if is_ok { completed.unwrap_or(invoked) } else { invoked };
+            if let Some(mops) = all(value, "r") {
+                if is_ok || planted(Bug::UnfinishedReadsJudged) {
+                    self.read(call.invoke, &mops);
+                }
+            } else if let Some(&[(key, value)]) = all(value, "w").as_deref() {
+                if call.outcome != Outcome::Fail || planted(Bug::ForkFailedWrites) {
+                    self.write(call.invoke, key, value);
+                }
+            } else if !planted(Bug::ForkOddIgnored) {
+                let index = self.index(call.invoke);
+                self.open(format!("op {index} neither writes one key nor reads a group: {value}"));
+            }
+        }
+        Ok(())
     }
-    pairs.dedup_by(|a, b| a.0 == b.0);
-    let names = pairs.iter().map(|pair| pair.0.clone()).collect();
-    let keys = || pairs.iter().map(|pair| pair.1).collect();
-    let group = groups.entry(names).or_insert_with(|| (keys(), Vec::new()));
-    group.1.push(Read { invoke, saw: pairs.iter().map(|pair| pair.2).collect() });
+
+    /// The cycles of the graph.
+    fn cycles(&mut self) -> Result<Cycles, Stop> {
+        let edges = std::mem::replace(&mut self.edges, Edges::new(self.budget));
+        let nodes = self.nodes.len();
+        cycles::find(&edges.into_graph(nodes)?, nodes as u32, OrderKind::Data, self.budget)
+    }
+
+    fn read(&mut self, invoke: u32, mops: &[(ValueRef<'h>, ValueRef<'h>)]) {
+        self.reads += 1;
+        let read = self.nodes.len() as u32;
+        self.nodes.push(Node::Read(invoke));
+        for &(key, value) in mops {
+            let write = self.node_of(key);
+            if value.is_nil() {
+                if !planted(Bug::ForkMissedIgnored) {
+                    self.edges.push(read, write, Rel::RW);
+                }
+            } else {
+                self.see(invoke, write, value);
+                if !planted(Bug::ForkSeenIgnored) {
+                    self.edges.push(write, read, Rel::WR);
+                }
+            }
+        }
+    }
+
+    fn write(&mut self, invoke: u32, key: ValueRef<'h>, value: ValueRef<'h>) {
+        let node = self.node_of(key);
+        self.see(invoke, node, value);
+        if let Node::Write { writer, .. } = &mut self.nodes[node as usize]
+            && let Some(before) = writer.replace(invoke)
+            && !planted(Bug::ForkTwiceIgnored)
+        {
+            let (before, index) = (self.index(before), self.index(invoke));
+            self.open(format!(
+                "ops {before} and {index} both write key {key}: each key must be written once"
+            ));
+        }
+    }
+
+    fn node_of(&mut self, key: ValueRef<'h>) -> u32 {
+        *self.keys.entry(key).or_insert_with(|| {
+            self.nodes.push(Node::Write { key, writer: None, value: None });
+            self.nodes.len() as u32 - 1
+        })
+    }
+
+    /// An op has written a value, or seen it.
+    fn see(&mut self, invoke: u32, write: u32, seen: ValueRef<'h>) {
+        if let Node::Write { key, value, .. } = &mut self.nodes[write as usize] {
+            let (key, value) = (*key, *value.get_or_insert(seen));
+            if value != seen && !planted(Bug::ForkValuesIgnored) {
+                let index = self.index(invoke);
+                self.open(format!(
+                    "op {index} says that key {key} is {seen}, another one that it is {value}: each \
+                     key must be written once"
+                ));
+            }
+        }
+    }
+
+    fn index(&self, position: u32) -> u64 {
+        self.history.op(position).index()
+    }
+
+    fn open(&mut self, reason: String) {
+        if self.undecided.len() < TOLD_MAX {
+            self.undecided.push(whole(self.history, reason));
+        }
+    }
 }
 
-fn fork(
-    history: &History,
-    writers: &FxHashMap<ValueRef<'_>, u32>,
-    [x, y]: [ValueRef<'_>; 2],
-    [one, other]: [&Read; 2],
-) -> Anomaly {
-    let name = |read: &Read| {
-        let op = history.op(read.invoke);
-        format!("process {} (op {})", op.process(), op.index())
+/// The keys and values of a transaction in which every micro-operation has the same function.
+fn all<'h>(txn: ValueRef<'h>, f: &str) -> Option<Vec<(ValueRef<'h>, ValueRef<'h>)>> {
+    let of = |mop: ValueRef<'h>| {
+        let parts = mop.as_list()?;
+        let (is, key) = (parts.get(0)?.as_str()? == f, parts.get(1)?);
+        is.then(|| (key, parts.get(2).unwrap_or(ValueRef::Nil)))
     };
-    let (a, b) = (name(one), name(other));
-    let mut witness = vec![one.invoke, other.invoke];
-    witness.extend([x, y].iter().filter_map(|key| writers.get(key)));
+    txn.as_list()?.iter().map(of).collect::<Option<Vec<_>>>().filter(|mops| !mops.is_empty())
+}
+
+/// Tells a cycle, in which writes and reads take turns.
+fn fork(history: &History, nodes: &[Node<'_>], cycle: &Cycle) -> Anomaly {
+    let length = cycle.steps.len();
+    let node = |at: usize| &nodes[cycle.steps[at % length].0 as usize];
+    let key = |at: usize| match node(at) {
+        Node::Write { key, .. } => key.to_string(),
+        Node::Read(_) => String::new(),
+    };
+    let (mut readers, mut written, mut sentences) = (Vec::new(), Vec::new(), Vec::new());
+    for at in 0..length {
+        let Node::Read(invoke) = node(at) else { continue };
+        let op = history.op(*invoke);
+        let reader = format!("process {} (op {})", op.process(), op.index());
+        let (seen, missed) = (key(at + length - 1), key(at + 1));
+        sentences.push(format!(
+            "{reader} saw the write of {seen} and not that of {missed}, so {seen} was written first."
+        ));
+        readers.push(reader);
+        written.push(missed);
+    }
+    if let Some(last) = sentences.last_mut() {
+        *last = format!("However {}: a contradiction!", last.trim_end_matches('.'));
+    }
+    let order = if readers.len() > 2 { "orders that contradict" } else { "opposite orders" };
+    let (readers, written) = (readers.join(" and "), written.join(" and "));
+    let calls = cycle.steps.iter().filter_map(|&(node, _)| match &nodes[node as usize] {
+        Node::Write { writer, .. } => *writer,
+        Node::Read(invoke) => Some(*invoke),
+    });
+    let mut witness: Vec<u32> = calls.collect();
     witness.sort_unstable();
     Anomaly {
         name: "long-fork".into(),
         key: None,
-        summary: format!("{a} and {b} saw the writes of {x} and {y} in opposite orders"),
-        sentences: vec![
-            format!("{a} saw the write of {x} and not that of {y}, so {x} was written first."),
-            format!(
-                "However {b} saw the write of {y} and not that of {x}, so {y} was written first: a \
-                 contradiction!"
-            ),
-        ],
+        summary: format!("{readers} saw the writes of {written} in {order}"),
+        sentences,
         witness,
         edges: Vec::new(),
     }

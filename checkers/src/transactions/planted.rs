@@ -134,12 +134,12 @@ crate::plantable::plantable! {
         TransfersJudged,
         /// Bank, long fork: what nobody acknowledged is taken for read.
         UnfinishedReadsJudged,
-        /// Long fork: of two reads, one that saw less is enough.
-        ForkOneSided,
-        /// Long fork: reads are compared in the order they came in.
-        ForkUnsorted,
-        /// Long fork: reads of the same keys in another order are reads of others.
-        ForkInOrderOfKeys,
+        /// Long fork: nothing follows from what a read saw.
+        ForkSeenIgnored,
+        /// Long fork: nothing follows from what a read missed.
+        ForkMissedIgnored,
+        /// Long fork: a key may have any number of values.
+        ForkValuesIgnored,
         /// Long fork: keys written twice are let pass.
         ForkTwiceIgnored,
         /// Long fork: a write that failed is one.
