@@ -9,7 +9,7 @@
 use deposed_history::History;
 
 use crate::linearizable::{
-    Between, Effort, GaveUp, Lagging, Least, Object, Objects, Reservation, split,
+    Between, Effort, GaveUp, Lagging, Least, Object, Objects, Reservation, split, vacuous,
 };
 use crate::parallel::in_parallel;
 use crate::{Analysis, Budget, Checker, Exhausted, Undecided};
@@ -27,6 +27,9 @@ impl Checker for Staleness {
     }
 
     fn check(&self, history: &History, budget: &Budget) -> Analysis {
+        if let Some(vacuous) = vacuous(history) {
+            return Analysis::from_findings(self.name(), "no reads", Vec::new(), vec![vacuous]);
+        }
         let keyed = self.keyed || history.header().keyed;
         let mut memory = Reservation::new(budget);
         let mut found = Found::default();

@@ -8,8 +8,8 @@
 use deposed_history::{History, Outcome, ValueRef};
 
 use super::planted::{Bug, planted};
-use super::{LISTED_MAX, is_f, vacuous};
-use crate::{Analysis, Anomaly, Budget, Checker};
+use super::{LISTED_MAX, is_f, vacuous, whole};
+use crate::{Analysis, Anomaly, Budget, Checker, Undecided};
 
 /// Judges `add` (an amount, which may be negative, or a list of amounts added as one) and `read`.
 #[derive(Debug, Clone, Copy, Default)]
@@ -28,6 +28,7 @@ enum Step {
 #[derive(Debug, Clone, Copy)]
 struct Read {
     invoke: u32,
+    complete: u32,
     value: i128,
     lower: i128,
     upper: i128,
@@ -39,10 +40,12 @@ impl Checker for CounterBounds {
     }
 
     fn check(&self, history: &History, _budget: &Budget) -> Analysis {
-        let (mut steps, mut reads, odd) = collect(history);
+        let Collected { mut steps, mut reads, odd_reads, odd_add } = collect(history);
         steps.sort_by_key(|&(position, _)| position);
         sweep(&steps, &mut reads);
-        let mut anomalies: Vec<Anomaly> = odd;
+        // What was added by then is not known.
+        reads.retain(|read| odd_add.is_none_or(|odd| read.complete < odd));
+        let mut anomalies = odd_reads;
         let mut count = anomalies.len() as u64;
         for read in reads.iter().filter(|r| r.value < r.lower || r.value > r.upper) {
             count += 1;
@@ -50,12 +53,15 @@ impl Checker for CounterBounds {
                 anomalies.push(out_of_bounds(history, read));
             }
         }
-        let undecided = if reads.is_empty() && anomalies.is_empty() {
-            let succeeded = history.calls().iter().any(|call| call.outcome == Outcome::Ok);
-            if succeeded { Vec::new() } else { vec![vacuous(history, "no operation succeeded")] }
-        } else {
-            Vec::new()
-        };
+        let mut undecided = Vec::new();
+        if let Some(invoke) = odd_add {
+            let op = history.op(invoke);
+            let reason = format!("op {}: no amounts can be added of {}", op.index(), op.value());
+            let window = (invoke, whole(history).1);
+            undecided.push(Undecided { key: None, window, reason, known: None });
+        } else if anomalies.is_empty() && !succeeded(history) {
+            undecided.push(vacuous(history, "no add or read succeeded"));
+        }
         let summary = format!("{} reads, {count} out of bounds", reads.len());
         Analysis {
             anomaly_count: count,
@@ -64,16 +70,37 @@ impl Checker for CounterBounds {
     }
 }
 
-/// Adds and reads as steps by position; reads whose value is no number are anomalies at once.
-fn collect(history: &History) -> (Vec<(u32, Step)>, Vec<Read>, Vec<Anomaly>) {
+/// Whether there was a counter at all.
+fn succeeded(history: &History) -> bool {
     let (mut adds, mut is_read) = (is_f(history, "add"), is_f(history, "read"));
-    let (mut steps, mut reads, mut odd) = (Vec::new(), Vec::new(), Vec::new());
+    let mut ok = history.calls().iter().filter(|call| call.outcome == Outcome::Ok);
+    ok.any(|call| adds(call.invoke) || is_read(call.invoke))
+}
+
+/// What a history says of a counter.
+#[derive(Default)]
+struct Collected {
+    /// Adds and reads by position.
+    steps: Vec<(u32, Step)>,
+    reads: Vec<Read>,
+    /// Reads whose value is no number.
+    odd_reads: Vec<Anomaly>,
+    /// The first add whose amount is none.
+    odd_add: Option<u32>,
+}
+
+fn collect(history: &History) -> Collected {
+    let (mut adds, mut is_read) = (is_f(history, "add"), is_f(history, "read"));
+    let Collected { mut steps, mut reads, mut odd_reads, mut odd_add } = Collected::default();
     for call in history.calls() {
         if adds(call.invoke) {
-            let Some(amount) = amount(history.op(call.invoke).value()) else { continue };
             if call.outcome == Outcome::Fail && !planted(Bug::FailedIncrementsCount) {
                 continue;
             }
+            let Some(amount) = amount(history.op(call.invoke).value()) else {
+                odd_add.get_or_insert(call.invoke);
+                continue;
+            };
             let amount = if planted(Bug::SignsIgnored) { amount.abs() } else { amount };
             steps.push((call.invoke, Step::AddBegins { amount }));
             let ended = call.outcome == Outcome::Ok || planted(Bug::OpenAddsEnd);
@@ -87,17 +114,17 @@ fn collect(history: &History) -> (Vec<(u32, Step)>, Vec<Read>, Vec<Anomaly>) {
                 ValueRef::Nil => 0,
                 ValueRef::Int(n) => i128::from(n),
                 _ => {
-                    odd.push(not_a_number(history, call.invoke, seen));
+                    odd_reads.push(not_a_number(history, call.invoke, seen));
                     continue;
                 }
             };
             let read = reads.len();
             steps.push((call.invoke, Step::ReadBegins { read }));
             steps.push((complete, Step::ReadEnds { read }));
-            reads.push(Read { invoke: call.invoke, value, lower: 0, upper: 0 });
+            reads.push(Read { invoke: call.invoke, complete, value, lower: 0, upper: 0 });
         }
     }
-    (steps, reads, odd)
+    Collected { steps, reads, odd_reads, odd_add }
 }
 
 /// An amount, or the sum of several that were added as one.
@@ -144,7 +171,7 @@ fn sweep(steps: &[(u32, Step)], reads: &mut [Read]) {
 
 fn out_of_bounds(history: &History, read: &Read) -> Anomaly {
     let process = history.op(read.invoke).process();
-    let Read { invoke, value, lower, upper } = *read;
+    let Read { invoke, value, lower, upper, .. } = *read;
     Anomaly {
         name: "counter-out-of-bounds".into(),
         key: None,

@@ -17,8 +17,8 @@ use deposed_history::{History, Outcome, ValueRef};
 use rustc_hash::FxHashMap;
 
 use super::planted::{Bug, planted};
-use super::{LISTED_MAX, is_f, vacuous};
-use crate::{Analysis, Anomaly, Budget, Checker};
+use super::{LISTED_MAX, is_f, vacuous, whole};
+use crate::{Analysis, Anomaly, Budget, Checker, Undecided};
 
 /// Judges a set by all of its reads.
 #[derive(Debug, Clone, Copy, Default)]
@@ -64,7 +64,7 @@ impl Checker for SetFull {
     }
 
     fn check(&self, history: &History, _budget: &Budget) -> Analysis {
-        let reads = reads(history);
+        let (reads, odd) = reads(history);
         let elements = elements(history, &reads);
         let mut counts: BTreeMap<&str, u64> =
             ["stable", "stale", "lost", "never_read", "duplicated", "unexpected"]
@@ -93,7 +93,14 @@ impl Checker for SetFull {
                 count("duplicated");
                 report(duplicated(history, &reads, *value, read));
             }
-            match fate(element, &reads) {
+            let fate = match fate(element, &reads) {
+                // A read of which nothing is known may have seen it again.
+                Fate::Lost(read) if odd.is_some_and(|odd| odd > reads[read as usize].invoke) => {
+                    Fate::Stale(read)
+                }
+                fate => fate,
+            };
+            match fate {
                 Fate::NeverRead => count("never_read"),
                 Fate::Stable => count("stable"),
                 Fate::Stale(read) => {
@@ -112,12 +119,16 @@ impl Checker for SetFull {
             }
         }
         let decided = counts["stable"] + counts["stale"] + counts["lost"];
-        let undecided = if decided == 0 && anomalies.is_empty() {
+        let mut undecided = Vec::new();
+        if let Some(invoke) = odd {
+            let op = history.op(invoke);
+            let reason = format!("the read of op {} tells no list of elements", op.index());
+            let window = (invoke, whole(history).1);
+            undecided.push(Undecided { key: None, window, reason, known: None });
+        } else if decided == 0 && anomalies.is_empty() {
             let none = "no element was both acknowledged and read afterwards";
-            vec![vacuous(history, none)]
-        } else {
-            Vec::new()
-        };
+            undecided.push(vacuous(history, none));
+        }
         let summary = format!(
             "{} elements, {} reads: {} stable, {} stale, {} lost, {} never read",
             elements.len(),
@@ -137,20 +148,21 @@ impl Checker for SetFull {
     }
 }
 
-/// Completed reads, in the order of their invocations.
-fn reads(history: &History) -> Vec<Read> {
+/// Completed reads, in the order of their invocations, and the last that tells no list.
+fn reads(history: &History) -> (Vec<Read>, Option<u32>) {
     let mut is_read = is_f(history, "read");
-    history
-        .calls()
-        .iter()
-        .filter(|call| call.outcome == Outcome::Ok && is_read(call.invoke))
-        .filter_map(|call| {
-            let complete = call.complete?;
-            let value = history.op(complete).value();
-            (value.is_nil() || value.as_list().is_some())
-                .then_some(Read { invoke: call.invoke, complete })
-        })
-        .collect()
+    let (mut reads, mut odd) = (Vec::new(), None);
+    let ok = history.calls().iter().filter(|call| call.outcome == Outcome::Ok);
+    for call in ok.filter(|call| is_read(call.invoke)) {
+        let Some(complete) = call.complete else { continue };
+        let value = history.op(complete).value();
+        if value.is_nil() || value.as_list().is_some() {
+            reads.push(Read { invoke: call.invoke, complete });
+        } else {
+            odd = Some(call.invoke);
+        }
+    }
+    (reads, odd)
 }
 
 /// Every element that was added or seen, in the order of its first appearance.

@@ -77,7 +77,7 @@ impl Checker for TotalQueue {
                 window: whole(history),
                 reason: format!(
                     "{lost} acknowledged elements never came out, but {} dequeues and {} drains \
-                     crashed and may have taken them",
+                     crashed or told nothing, and may have taken them",
                     unseen.dequeues, unseen.drains
                 ),
                 known: None,
@@ -158,7 +158,9 @@ fn collect(history: &History) -> (Vec<(ValueRef<'_>, Fate)>, Unseen) {
                 _ => {}
             }
         } else if drains(call.invoke) {
-            if call.outcome == Outcome::Info && !planted(Bug::CrashedDrainsIgnored) {
+            let told = completed.is_some_and(|value| value.is_nil() || value.as_list().is_some());
+            let is_untold = call.outcome == Outcome::Ok && !told;
+            if call.outcome == Outcome::Info && !planted(Bug::CrashedDrainsIgnored) || is_untold {
                 unseen.drains += 1;
             }
             let untold = call.outcome == Outcome::Info && planted(Bug::ToldIgnored);

@@ -233,23 +233,26 @@ impl Checker for Linearizable {
                 known: None,
             });
         }
-        if is_vacuous(history) && report.anomalies.is_empty() {
-            report.undecided = vec![Undecided {
-                key: None,
-                window: (0, (history.len() as u32).saturating_sub(1)),
-                reason: "vacuous: no operation succeeded".into(),
-                known: None,
-            }];
+        if let Some(vacuous) = vacuous(history)
+            && report.anomalies.is_empty()
+        {
+            report.undecided = vec![vacuous];
         }
         report.finish(self, history.calls().len(), keyed.then_some(objects_count))
     }
 }
 
-/// Whether nothing was put to the test: no call succeeded. (If all of them certainly failed, that is
-/// an answer: nothing happened, and that is legal.)
-fn is_vacuous(history: &History) -> bool {
+/// Nothing was put to the test: no call succeeded. (If all of them certainly failed, that is an answer:
+/// nothing happened, and that is legal.)
+pub(crate) fn vacuous(history: &History) -> Option<Undecided> {
     let has = |outcome| history.calls().iter().any(|call| call.outcome == outcome);
-    !has(Outcome::Ok) && (has(Outcome::Info) || !has(Outcome::Fail))
+    let is_tested = has(Outcome::Ok) || has(Outcome::Fail) && !has(Outcome::Info);
+    (!is_tested).then(|| Undecided {
+        key: None,
+        window: (0, (history.len() as u32).saturating_sub(1)),
+        reason: "vacuous: no operation succeeded".into(),
+        known: None,
+    })
 }
 
 /// What was found of all objects.

@@ -34,6 +34,7 @@ mod verify;
 mod visited;
 mod witness;
 
+pub(crate) use checker::vacuous;
 pub(crate) use dfs::GaveUp;
 pub(crate) use judge::Effort;
 pub(crate) use memory::Reservation;

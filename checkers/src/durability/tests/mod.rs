@@ -195,6 +195,33 @@ fn availability_below_the_goal_leaves_the_verdict_open() {
     assert_eq!(check(&Availability { goal: 0.6 }, &events).verdict, Verdict::Unknown);
 }
 
+/// What calls of the wrong shape may have done is held against nobody, and what came before them is judged.
+#[test]
+fn calls_of_the_wrong_shape_leave_open_what_they_may_explain() {
+    let call = |f, argument: Value, result: Value| call(0, f, OK, argument, result);
+    let read = |value: Value| call("read", Value::Nil, value);
+    let judge = |checker: &dyn Checker, calls: &[[Event; 2]]| {
+        let analysis = check(checker, &calls.concat());
+        let reasons: Vec<String> = analysis.undecided.iter().map(|o| o.reason.clone()).collect();
+        (analysis.verdict, reasons.join("; "))
+    };
+    let (one, odd) = (call("add", 1.into(), 1.into()), call("add", "x".into(), "x".into()));
+    let open = |reason: &str| (Verdict::Unknown, reason.to_owned());
+    let (bounds, set) = (&CounterBounds, &SetFull::default());
+    let (seven, odd_read) = (read(7.into()), read("x".into()));
+    let added = open("op 2: no amounts can be added of \"x\"");
+    assert_eq!(judge(bounds, &[one.clone(), odd.clone(), seven.clone()]), added);
+    assert_eq!(judge(bounds, &[seven, odd]).0, Verdict::Invalid);
+    assert_eq!(judge(bounds, std::slice::from_ref(&one)).0, Verdict::Valid);
+    let frobnicated = call("frobnicate", 1.into(), 1.into());
+    assert_eq!(judge(bounds, &[frobnicated]), open("vacuous: no add or read succeeded"));
+    let untold = open("the read of op 4 tells no list of elements");
+    assert_eq!(judge(set, &[one.clone(), read(ints(&[])), odd_read.clone()]), untold);
+    assert_eq!(judge(set, &[one, odd_read, read(ints(&[]))]).0, Verdict::Invalid);
+    let (put, drain) = (call("enqueue", 1.into(), 1.into()), call("drain", Value::Nil, 5.into()));
+    assert_eq!(judge(&TotalQueue, &[put, drain]).0, Verdict::Unknown);
+}
+
 /// A small deterministic source of randomness (xorshift).
 struct Dice(u64);
 
