@@ -72,12 +72,17 @@ fn unique_values(c: &mut Criterion) {
 }
 
 fn lagging_reads(c: &mut Criterion) {
-    let mut group =
-        c.benchmark_group("staleness, 27 keys, 5 clients each, reads that lag by seconds");
+    let mut group = c.benchmark_group("staleness, 5 clients a key, reads that lag by seconds");
     group.sample_size(10);
-    for calls in [60, 300] {
-        let history = lagging(27, calls, 42);
-        group.bench_function(format!("{calls} calls a key"), |b| {
+    for (name, keys, calls, values) in [
+        ("27 keys, 60 calls each, unique values", 27, 60, None),
+        ("27 keys, 300 calls each, unique values", 27, 300, None),
+        ("1000 calls, 5 values", 1, 1_000, Some(5)),
+        ("3000 calls, 5 values", 1, 3_000, Some(5)),
+        ("3000 calls, 50 values", 1, 3_000, Some(50)),
+    ] {
+        let history = lagging(keys, calls, values, 42);
+        group.bench_function(name, |b| {
             b.iter(|| {
                 let analysis = Staleness::default().check(black_box(&history), &budget(2));
                 let bound_ns = analysis.details["bound_ns"].as_u64();

@@ -3,8 +3,9 @@
 //!
 //! A read that may lag by a bound may have taken effect that much before it was invoked. The bound is
 //! the Δ of "Δ-atomicity" (Golab, Li and Shah, *Analyzing consistency properties for fun and
-//! profit*, PODC 2011). Registers are independent of each other, so that of a history is that of the
-//! register that needs most. How it is found is told in [`Lagging`].
+//! profit*, PODC 2011); where values are written more than once it is known to a thousandth. Registers are
+//! independent of each other, so that of a history is that of the register that needs most. How it is
+//! found is told in [`Lagging`].
 
 use deposed_history::History;
 
@@ -166,8 +167,13 @@ impl Found {
         let Self { registers, reads, bound, unexplained, .. } = self;
         self.lags.sort_unstable();
         let (lagging, open) = (self.lags.len(), self.undecided.len());
-        let mut summary = match (lagging == 0 && bound == 0, open) {
-            (true, 0) => format!("none of {reads} reads lagged"),
+        let mut summary = match (lagging, open) {
+            (0, 0) if bound == 0 => format!("none of {reads} reads lagged"),
+            // Of a value that was written twice it cannot be said which write was seen.
+            (0, 0) => format!(
+                "some of {reads} reads lagged; linearizable if reads may lag by {}",
+                ms(bound)
+            ),
             (_, 0) => format!(
                 "{lagging} of {reads} reads lagged; linearizable if reads may lag by {}",
                 ms(bound)
@@ -261,6 +267,24 @@ mod tests {
         assert_eq!(ms(&analysis, "bound_ns"), 70.0);
         assert_eq!(ms(&analysis, "lag_max_ns"), 70.0);
         assert_eq!(analysis.details["lagging_reads"], 1);
+    }
+
+    #[test]
+    fn where_values_are_written_twice_the_bound_is_known_to_a_thousandth() {
+        let analysis = measure(
+            &[
+                call(0, "write", 1.into(), 0, 10),
+                call(0, "write", 2.into(), 20, 30),
+                call(1, "read", 1.into(), 100, 110),
+                call(1, "read", 2.into(), 120, 130),
+                call(0, "write", 1.into(), 200, 210),
+            ]
+            .concat(),
+        );
+        let bound = ms(&analysis, "bound_ns");
+        assert!((70.0..70.08).contains(&bound), "{bound}");
+        let summary = &analysis.summary;
+        assert!(summary.starts_with("some of 2 reads lagged; linearizable if "), "{summary}");
     }
 
     #[test]

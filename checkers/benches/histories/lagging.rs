@@ -35,12 +35,13 @@ struct Call {
     end: OpType,
 }
 
-/// A history of so many keys, one after the other, with so many calls each. Values are written once.
-pub(crate) fn lagging(keys: i64, calls: usize, seed: u64) -> History {
+/// A history of so many keys, one after the other, with so many calls each. Values are written once; or,
+/// if there are only so many, again and again, and there are no cas.
+pub(crate) fn lagging(keys: i64, calls: usize, values: Option<u64>, seed: u64) -> History {
     let mut random = Random::new(seed);
     let mut ops = Vec::new();
     for key in 0..keys {
-        one(key, calls, &mut random, &mut ops);
+        one(key, calls, values, &mut random, &mut ops);
     }
     ops.sort_by_key(|op| op.time);
     for (index, op) in (0..).zip(&mut ops) {
@@ -55,7 +56,7 @@ fn cut(now: u64) -> Option<(u64, u64)> {
     phase.checked_sub(CUT).map(|since| (now - since, now - since + CUT))
 }
 
-fn one(key: i64, calls: usize, random: &mut Random, ops: &mut Vec<Op>) {
+fn one(key: i64, calls: usize, values: Option<u64>, random: &mut Random, ops: &mut Vec<Op>) {
     let mut states: Vec<(u64, Option<i64>)> = vec![(0, None)];
     let mut open: Vec<Option<Call>> = vec![None; CLIENTS];
     let mut process: Vec<u32> = (0..CLIENTS as u32).map(|at| key as u32 * 1_000 + at).collect();
@@ -87,8 +88,10 @@ fn one(key: i64, calls: usize, random: &mut Random, ops: &mut Vec<Op>) {
             (Stage::Invoke, _) if begun < calls => {
                 begun += 1;
                 serial += 1;
-                let f = ["read", "read", "write", "cas"][random.below(4) as usize];
-                let to = (f != "read").then_some(serial);
+                let last = if values.is_some() { "write" } else { "cas" };
+                let f = ["read", "read", "write", last][random.below(4) as usize];
+                let value = values.map_or(serial, |values| random.below(values) as i64);
+                let to = (f != "read").then_some(value);
                 let call = Call { f, from: head, to, end: OpType::Ok };
                 record(OpType::Invoke, &call, false);
                 open[client] = Some(call);

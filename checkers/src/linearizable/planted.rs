@@ -74,6 +74,8 @@ crate::plantable::plantable! {
         InitialOnlyOnce,
         /// L3: what the zones, which pass over failed cas, find to be enough is.
         ZonesSuffice,
+        /// L1: the first lag that is found to be enough is the smallest.
+        LeapsSuffice,
         /// L1: cas that only looked lag like reads.
         AnythingLags,
         /// A value is gone when the next one begins to be written.

@@ -138,6 +138,7 @@ fn planted_bugs_of_lags_are_found() {
         OneWriterOfMany,
         InitialOnlyOnce,
         ZonesSuffice,
+        LeapsSuffice,
         AnythingLags,
         GoneWhenInvoked,
     ] {
