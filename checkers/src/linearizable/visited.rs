@@ -64,12 +64,17 @@ impl<'b, K: Key, T: Copy + Default> Visited<'b, K, T> {
         // Old and new exist side by side for a moment.
         self.memory.hold(bytes(len + self.slots.len()))?;
         let mut slots = Vec::with_capacity(len);
-        while slots.len() < len {
-            self.memory.budget.check()?;
+        loop {
             slots.resize((slots.len() + SLOTS_PER_LOOK).min(len), (K::FREE, T::default()));
-        }
-        for some in self.slots.chunks(SLOTS_PER_LOOK) {
+            if slots.len() == len {
+                break;
+            }
             self.memory.budget.check()?;
+        }
+        for (at, some) in self.slots.chunks(SLOTS_PER_LOOK).enumerate() {
+            if at > 0 {
+                self.memory.budget.check()?;
+            }
             for slot in some.iter().filter(|slot| !slot.0.is_free()) {
                 let at = find(&slots, &slot.0);
                 slots[at] = *slot;
@@ -217,7 +222,8 @@ mod tests {
     fn growing_stops_when_the_time_is_up() {
         let late = Budget::new(|| Duration::from_secs(2), Duration::from_secs(1), u64::MAX, 1);
         let mut visited: Visited<'_, u64, ()> = Visited::new(&late);
-        assert!(matches!(visited.entry(7), Err(Exhausted::Time(_))));
+        let failed = (0..2 * SLOTS_PER_LOOK as u64).find_map(|key| visited.entry(key).err());
+        assert!(matches!(failed, Some(Exhausted::Time(_))));
     }
 
     /// Lists lose what is not kept, and its room is used again.
