@@ -1,6 +1,7 @@
 //! What the searches see of a model: operations and states as numbers.
 
 use super::NEVER;
+use super::dfs::{Limits, Searched};
 
 /// No state: the operation cannot happen.
 pub(crate) const REFUSED: u32 = u32::MAX;
@@ -100,4 +101,27 @@ impl Automaton for &mut dyn Automaton {
     fn known_states(&self) -> usize {
         (**self).known_states()
     }
+}
+
+/// An automaton whose operations can be weakened: what [minimising](super::minimise) and
+/// [naming](super::naming) ask of it.
+pub(crate) trait Weaken: Automaton {
+    /// Searches for a legal order of entries, which are in the order of their invocations.
+    fn search(&mut self, entries: &[Entry], limits: Limits<'_>) -> Searched;
+
+    /// Begins in a state from now on.
+    fn begin_in(&mut self, state: u32);
+
+    /// The state before anything happened.
+    fn init(&self) -> u32;
+
+    /// The state that stands for any: see [`Model::anything`](super::model::Model::anything).
+    fn anything(&self) -> Option<u32>;
+
+    /// A kind that can do what `kind` does, and in more states.
+    fn relaxed(&self, kind: u32) -> Option<u32>;
+
+    /// Whether a kind that may or may not have happened can be left out: see
+    /// [`Model::dispensable`](super::model::Model::dispensable).
+    fn dispensable(&self, kind: u32, kept: &[u32]) -> bool;
 }

@@ -3,6 +3,7 @@
 use deposed_history::{Call, History, Outcome};
 
 use super::NEVER;
+use super::automaton::Entry;
 use super::model::{CallView, Malformed, Model};
 
 /// Calls without a legal order, weakened step by step from those of an object: every weakening can
@@ -41,6 +42,54 @@ pub(crate) struct Kept<Op> {
 impl<Op> Kept<Op> {
     pub(crate) const fn is_optional(&self) -> bool {
         self.ret == NEVER
+    }
+}
+
+/// A [`Case`] while it is made: its calls as numbers.
+#[derive(Debug, Clone)]
+pub(crate) struct Draft {
+    pub(crate) begin: Begin,
+    pub(crate) until: u32,
+    /// In the order of their invocations.
+    pub(crate) kept: Vec<Weakened>,
+}
+
+/// One call of a [`Draft`].
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Weakened {
+    /// Which of an object's entries it was.
+    pub(crate) of: u32,
+    /// What is left of it.
+    pub(crate) entry: Entry,
+}
+
+impl Draft {
+    /// All entries of an object.
+    pub(crate) fn whole(entries: &[Entry]) -> Self {
+        let kept = (0..).zip(entries).map(|(of, &entry)| Weakened { of, entry });
+        Self { begin: Begin::Initially, until: NEVER, kept: kept.collect() }
+    }
+
+    /// With the operations that the model reads from the calls of a history. Errs with a call that
+    /// does not fit.
+    pub(crate) fn spelt_out<M: Model>(
+        &self,
+        model: &M,
+        history: &History,
+        keyed: bool,
+        entries: &[Entry],
+    ) -> Result<Case<M::Op>, (u32, Malformed)> {
+        let mut kept = Vec::with_capacity(self.kept.len());
+        for &Weakened { of, entry } in &self.kept {
+            let whole = entries[of as usize];
+            let calls = history.calls();
+            let call = calls.partition_point(|call| call.invoke + 1 < whole.inv) as u32;
+            let read = parse(model, history, call, keyed).map_err(|malformed| (call, malformed))?;
+            let Some(Kept { call, op, .. }) = read else { continue };
+            let relaxed = (entry.kind != whole.kind).then(|| model.relaxed(&op)).flatten();
+            kept.push(Kept { call, op: relaxed.unwrap_or(op), inv: entry.inv, ret: entry.ret });
+        }
+        Ok(Case { begin: self.begin, until: self.until, kept })
     }
 }
 

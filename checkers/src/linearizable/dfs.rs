@@ -13,7 +13,7 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::NEVER;
-use super::automaton::{Automaton, Entry, REFUSED, Traits};
+use super::automaton::{Automaton, Entry, REFUSED};
 use super::mask::Mask;
 use super::memory::Reservation;
 use super::planted::{Bug, planted};
@@ -76,6 +76,9 @@ pub(crate) struct Limits<'a> {
 
 /// How many calls that only look, and have not been invoked yet, a new state is held against.
 const LOOK_AHEAD: usize = 4;
+
+/// Frames that there is room for from the beginning.
+const FRAMES_MIN: usize = 16;
 
 /// How much work is done between looks at the clock: some tens of microseconds.
 const WORK_PER_LOOK: usize = 1 << 12;
@@ -146,7 +149,6 @@ struct Search<'a, A, const N: usize> {
     entries: &'a [Entry],
     timeline: &'a Timeline<'a>,
     pace: Pace<'a>,
-    looks: Vec<Look>,
     /// The entries that only look, in the order of their invocations, if states can be ruled out.
     lookers: Vec<u32>,
     ahead: Ahead,
@@ -155,17 +157,6 @@ struct Search<'a, A, const N: usize> {
     memory: Reservation<'a>,
     /// The slots of optional calls.
     optional: Mask<N>,
-}
-
-/// When a call changes nothing.
-#[derive(Clone, Copy)]
-enum Look {
-    /// It may change something.
-    Never,
-    /// It can happen only in this state, and changes nothing.
-    At(u32),
-    /// It can happen in several states, and changes nothing.
-    Sometimes,
 }
 
 /// A configuration and which of its continuations comes next.
@@ -185,17 +176,9 @@ impl<'a, A: Automaton, const N: usize> Search<'a, A, N> {
         timeline: &'a Timeline<'a>,
         limits: Limits<'a>,
     ) -> Self {
-        let look = |entry: &Entry| match automaton.traits(entry.kind) {
-            Traits { pure: false, .. } => Look::Never,
-            Traits { requires: Some(state), .. } => Look::At(state),
-            Traits { requires: None, .. } => Look::Sometimes,
-        };
-        let looks: Vec<Look> = entries.iter().map(look).collect();
         let ahead = Ahead::new(automaton, entries);
         let lookers = if ahead.further > 0 {
-            (0..entries.len() as u32)
-                .filter(|at| !matches!(looks[*at as usize], Look::Never))
-                .collect()
+            (0..entries.len() as u32).filter(|at| ahead.of[*at as usize].pure).collect()
         } else {
             Vec::new()
         };
@@ -208,7 +191,7 @@ impl<'a, A: Automaton, const N: usize> Search<'a, A, N> {
         };
         let memory = Reservation::new(budget);
         let pace = Pace::new(limits);
-        Self { automaton, entries, timeline, pace, looks, lookers, ahead, memo, memory, optional }
+        Self { automaton, entries, timeline, pace, lookers, ahead, memo, memory, optional }
     }
 
     fn run(mut self) -> Searched {
@@ -232,7 +215,8 @@ impl<'a, A: Automaton, const N: usize> Search<'a, A, N> {
         }
         self.remember(event, start, mask)?;
         let taken = self.ahead.taken.len() as u32;
-        let mut stack = vec![Frame { event, state: start, next: 0, taken, mask }];
+        let mut stack = Vec::with_capacity(FRAMES_MIN);
+        stack.push(Frame { event, state: start, next: 0, taken, mask });
         while let Some(frame) = stack.last_mut() {
             self.ahead.undo(frame.taken as usize);
             let tried = frame.next;
@@ -345,8 +329,7 @@ impl<'a, A: Automaton, const N: usize> Search<'a, A, N> {
             return false;
         }
         for &entry in self.timeline.open(event) {
-            let looks = !matches!(self.looks[entry as usize], Look::Never);
-            if looks
+            if self.ahead.of[entry as usize].pure
                 && !mask.has(self.timeline.slot[entry as usize])
                 && self.automaton.rules_out(state, self.entries[entry as usize].kind)
             {
@@ -378,16 +361,12 @@ impl<'a, A: Automaton, const N: usize> Search<'a, A, N> {
 
     /// Whether a call can take effect in `state` and never changes any.
     fn only_looks(&mut self, entry: u32, state: u32) -> bool {
-        match self.looks[entry as usize] {
-            Look::Never => {
-                planted(Bug::WritesLook)
-                    && self.automaton.step(state, self.entries[entry as usize].kind) == state
-            }
-            Look::At(wanted) => wanted == state,
-            Look::Sometimes => {
-                self.automaton.step(state, self.entries[entry as usize].kind) == state
-            }
+        let Needs { pure, requires, .. } = self.ahead.of[entry as usize];
+        if pure && requires != REFUSED {
+            return requires == state;
         }
+        (pure || planted(Bug::WritesLook))
+            && self.automaton.step(state, self.entries[entry as usize].kind) == state
     }
 
     /// Goes on to the first return of a call that has not taken effect.
@@ -415,23 +394,18 @@ impl<'a, A: Automaton, const N: usize> Search<'a, A, N> {
     /// Takes the memory of what has grown since the last look at the clock.
     fn hold(&mut self, frames: usize) -> Result<(), Exhausted> {
         let calls = self.entries.len();
-        let ahead = calls * size_of::<Needs>() + self.ahead.of_states() * size_of::<u32>();
-        let taken = self.ahead.taken.capacity() * size_of::<u32>();
-        let looks = calls * size_of::<Look>() + self.lookers.len() * size_of::<u32>();
-        let own = frames * size_of::<Frame<N>>() + ahead + taken + looks;
+        let ahead = calls * size_of::<Needs>() + self.ahead.states.len() * size_of::<Counts>();
+        let lists = (self.ahead.taken.capacity() + self.lookers.len()) * size_of::<u32>();
+        let own = frames * size_of::<Frame<N>>() + ahead + lists;
         self.memory.hold(own as u64 + self.automaton.bytes())
     }
 }
 
 /// What is still to come for each state: how many calls need it, how many lead to it.
 struct Ahead {
+    /// Of each entry.
     of: Vec<Needs>,
-    /// Calls that need a state, and have happened.
-    needed: Vec<u32>,
-    /// Optional calls that need it.
-    wanted: Vec<u32>,
-    /// Calls that lead to it.
-    reachable: Vec<u32>,
+    states: Vec<Counts>,
     /// Calls that lead to one state, whichever it is.
     anchored: u32,
     /// Calls that only ever lead further.
@@ -444,47 +418,51 @@ struct Ahead {
     taken: Vec<u32>,
 }
 
+/// What is still to come for one state.
+#[derive(Clone, Copy, Default)]
+struct Counts {
+    /// Calls that need it, and have happened.
+    needed: u32,
+    /// Optional calls that need it.
+    wanted: u32,
+    /// Calls that lead to it.
+    reachable: u32,
+}
+
+/// What an entry has to do with states, [`REFUSED`] for none.
 #[derive(Clone, Copy)]
 struct Needs {
     requires: u32,
     leads_to: u32,
     optional: bool,
+    pure: bool,
     further: bool,
     anywhere: bool,
 }
 
 impl Ahead {
     fn new<A: Automaton>(automaton: &A, entries: &[Entry]) -> Self {
-        let states = automaton.known_states();
-        let mut exact = true;
-        let of = entries
-            .iter()
-            .map(|entry| {
-                let traits = automaton.traits(entry.kind);
-                exact &= traits.exact;
-                Needs {
-                    requires: traits.requires.unwrap_or(REFUSED),
-                    leads_to: traits.leads_to.unwrap_or(REFUSED),
-                    optional: entry.is_optional(),
-                    further: traits.further,
-                    anywhere: !traits.pure && !traits.further && traits.leads_to.is_none(),
-                }
-            })
-            .collect();
-        let zeroes = || vec![0; states];
         let mut ahead = Self {
-            of,
-            needed: zeroes(),
-            wanted: zeroes(),
-            reachable: zeroes(),
+            of: Vec::with_capacity(entries.len()),
+            states: vec![Counts::default(); automaton.known_states()],
             anchored: 0,
             further: 0,
             anywhere: 0,
-            exact,
-            taken: Vec::new(),
+            exact: true,
+            taken: Vec::with_capacity(entries.len()),
         };
-        for entry in 0..entries.len() {
-            ahead.count(entry, 1);
+        for (at, entry) in entries.iter().enumerate() {
+            let traits = automaton.traits(entry.kind);
+            ahead.exact &= traits.exact;
+            ahead.of.push(Needs {
+                requires: traits.requires.unwrap_or(REFUSED),
+                leads_to: traits.leads_to.unwrap_or(REFUSED),
+                optional: entry.is_optional(),
+                pure: traits.pure,
+                further: traits.further,
+                anywhere: !traits.pure && !traits.further && traits.leads_to.is_none(),
+            });
+            ahead.count(at, 1);
         }
         ahead
     }
@@ -493,11 +471,11 @@ impl Ahead {
         let needs = self.of[entry];
         let add = |count: &mut u32| *count = count.wrapping_add_signed(by);
         if needs.requires != REFUSED {
-            let counts = if needs.optional { &mut self.wanted } else { &mut self.needed };
-            add(&mut counts[needs.requires as usize]);
+            let counts = &mut self.states[needs.requires as usize];
+            add(if needs.optional { &mut counts.wanted } else { &mut counts.needed });
         }
         if needs.leads_to != REFUSED {
-            add(&mut self.reachable[needs.leads_to as usize]);
+            add(&mut self.states[needs.leads_to as usize].reachable);
             add(&mut self.anchored);
         }
         if needs.further {
@@ -523,10 +501,12 @@ impl Ahead {
 
     /// Whether `entry` leaves `state` for good while somebody still needs it.
     fn strands(&self, entry: u32, state: u32) -> bool {
-        let Some(&needed) = self.needed.get(state as usize) else { return false };
+        let Some(&Counts { needed, reachable, .. }) = self.states.get(state as usize) else {
+            return false;
+        };
         let needs = self.of[entry as usize];
         let own = u32::from(!needs.optional && needs.requires == state);
-        let returns = self.reachable[state as usize] > 0
+        let returns = reachable > 0
             || self.anywhere > 0
             || self.further > 0 && self.anchored > 0 && !planted(Bug::NothingStartsAnew);
         needed > own && (!returns || planted(Bug::NoWayBack))
@@ -537,17 +517,13 @@ impl Ahead {
         self.anchored == 0 && self.anywhere == 0 || planted(Bug::RuledOutForEver)
     }
 
-    /// How many counts of states there are.
-    fn of_states(&self) -> usize {
-        self.needed.len() + self.wanted.len() + self.reachable.len()
-    }
-
     /// Whether nobody has a use for a state.
     fn is_useless(&self, state: u32) -> bool {
         self.exact
-            && self.needed.get(state as usize).is_none_or(|count| *count == 0)
-            && (self.wanted.get(state as usize).is_none_or(|count| *count == 0)
-                || planted(Bug::OptionalCasForgotten))
+            && self.states.get(state as usize).is_none_or(|counts| {
+                let unwanted = counts.wanted == 0 || planted(Bug::OptionalCasForgotten);
+                counts.needed == 0 && unwanted
+            })
     }
 }
 

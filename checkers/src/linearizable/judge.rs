@@ -5,8 +5,8 @@ use std::borrow::Cow;
 use deposed_history::History;
 
 use super::aspects::Shortcut;
-use super::automaton::{Automaton, Entry};
-use super::case::{Begin, Case, Kept, parse};
+use super::automaton::{Entry, Weaken};
+use super::case::{Begin, Case, Kept, interval, parse};
 use super::dfs::{Found, GaveUp, Limits, Searched, search};
 use super::memory::Reservation;
 use super::minimise::minimise;
@@ -16,8 +16,8 @@ use super::naming::name;
 use super::planted::{Bug, planted};
 use super::portfolio::race;
 use super::register::{
-    Compact, Pieces, Proof, RegisterCall, Registers, Renumbering, Zone, compact, load, prove,
-    searchable, zone,
+    Compact, Pieces, Proof, RegisterCall, RegisterKinds, Registers, Renumbering, Zone, compact,
+    load, prove, searchable, zone,
 };
 use super::table::TableAutomaton;
 use super::verify::{Flaw, verify};
@@ -117,7 +117,7 @@ impl<M: Model> BySearch<M> {
             Shortcut::Illegal(name, calls) => {
                 let kept = calls.iter().map(|at| kept[*at].clone()).collect();
                 let case = Case { begin: Begin::Initially, until: NEVER, kept };
-                let judged = report(&self.model, scope, &case, Some(name));
+                let judged = report(&self.model, scope, &case, |_| name);
                 // What does not hold is left to the search.
                 Some(judged).filter(|judged| matches!(judged, Judged::Violation(_)))
             }
@@ -146,7 +146,7 @@ impl<M: Model> Judge for BySearch<M> {
         if let Some(judged) = self.take_shortcut(scope, &kept) {
             return judged;
         }
-        let mut automaton = TableAutomaton::new(&self.model, &self.model.init());
+        let mut automaton = TableAutomaton::new(&self.model);
         let entries: Vec<Entry> = kept
             .iter()
             .map(|kept| Entry { kind: automaton.kind(&kept.op), inv: kept.inv, ret: kept.ret })
@@ -157,10 +157,13 @@ impl<M: Model> Judge for BySearch<M> {
                 Limits { budget: scope.budget, nodes_max: u64::MAX, cancelled: None }
             }
         };
-        let mut automaton: &mut dyn Automaton = &mut automaton;
-        conclude(&self.model, scope, search(&mut automaton, &entries, limits))
+        let searched = automaton.search(&entries, limits);
+        conclude(&self.model, scope, searched, || (automaton.with_weaker(), entries))
     }
 }
+
+/// Calls on one register that are worth a look in advance.
+const CALLS_SCREENED: usize = 1 << 16;
 
 /// Judges registers: zones first.
 pub(crate) struct ByZones(pub(crate) Register);
@@ -176,6 +179,10 @@ impl Judge for ByZones {
         keyed: bool,
         budget: &Budget,
     ) -> Result<Option<usize>, Exhausted> {
+        // One register is judged just as fast alone, unless it is read by several threads.
+        if !keyed && history.calls().len() < CALLS_SCREENED {
+            return Ok(None);
+        }
         let Some(registers) = load(history, keyed, self.0, budget)? else { return Ok(None) };
         let Registers { pieces, memory } = registers;
         let count = pieces.len();
@@ -227,7 +234,8 @@ impl Judge for ByZones {
             Ok(Zone::Undecided) => {}
         }
         let searched = search_register(&register, effort, scope.budget);
-        match (unproven, conclude(&self.0, scope, searched)) {
+        let judged = conclude(&self.0, scope, searched, || RegisterKinds::of(&register));
+        match (unproven, judged) {
             // Zones and the search cannot both be right.
             (Some(unproven), Judged::Linearizable(_)) => unproven,
             (_, judged) => judged,
@@ -312,48 +320,60 @@ fn read<M: Model>(model: &M, scope: Scope<'_>) -> Result<Vec<Kept<M::Op>>, (u32,
     Ok(kept)
 }
 
-/// From the result of a search to an answer.
-pub(crate) fn conclude<M: Model>(model: &M, scope: Scope<'_>, searched: Searched) -> Judged {
-    match searched.found {
-        Found::Legal if planted(Bug::OrderDenied) => match read(model, scope) {
-            Ok(kept) => {
-                let reached = kept.last().map_or(0, |last| last.inv);
-                prove_illegal(model, scope, kept, reached)
-            }
-            Err((call, malformed)) => not_judged(scope, call, &malformed),
-        },
-        Found::Legal => Judged::Linearizable(Method::Search(searched.nodes)),
-        Found::Illegal { reached } => match read(model, scope) {
-            Ok(kept) => prove_illegal(model, scope, kept, reached),
-            Err((call, malformed)) => not_judged(scope, call, &malformed),
-        },
+/// From the result of a search to an answer. `whole` are all calls of the object, what they do, and
+/// weaker forms of it.
+pub(crate) fn conclude<M: Model, A: Weaken>(
+    model: &M,
+    scope: Scope<'_>,
+    searched: Searched,
+    whole: impl FnOnce() -> (A, Vec<Entry>),
+) -> Judged {
+    let reached = match searched.found {
+        Found::Legal if planted(Bug::OrderDenied) => None,
+        Found::Legal => return Judged::Linearizable(Method::Search(searched.nodes)),
+        Found::Illegal { reached } => Some(reached),
         Found::GaveUp { reached, why } => {
-            Judged::Undecided { reached, again: why == GaveUp::Nodes, why: why.to_string() }
+            let again = why == GaveUp::Nodes;
+            return Judged::Undecided { reached, again, why: why.to_string() };
         }
-    }
+    };
+    let (mut automaton, entries) = whole();
+    let last = entries.last().map_or(0, |last| last.inv);
+    prove_illegal(model, scope, &mut automaton, &entries, reached.unwrap_or(last))
 }
 
 /// From calls that a search found to be without a legal order to a verified witness.
 fn prove_illegal<M: Model>(
     model: &M,
     scope: Scope<'_>,
-    kept: Vec<Kept<M::Op>>,
+    automaton: &mut dyn Weaken,
+    entries: &[Entry],
     reached: u32,
 ) -> Judged {
-    let case = minimise(model, kept, reached, scope.budget);
-    match report(model, scope, &case, None) {
+    let draft = minimise(automaton, entries, reached, scope.budget);
+    let case = match draft.spelt_out(model, scope.history, scope.keyed, entries) {
+        Ok(case) => case,
+        Err((call, malformed)) => return not_judged(scope, call, &malformed),
+    };
+    let name = |stuck: &Kept<M::Op>| {
+        let (inv, _) = interval(scope.history.calls()[stuck.call as usize]);
+        let stuck = entries.partition_point(|entry| entry.inv < inv);
+        name(automaton, model.fork_name(), entries, stuck)
+    };
+    match report(model, scope, &case, name) {
         // What the search came past is fine all the same.
         Judged::Undecided { why, again, .. } => Judged::Undecided { reached, why, again },
         judged => judged,
     }
 }
 
-/// A case without a legal order as a violation, if it is verified.
+/// A case without a legal order as a violation, if it is verified; `name` is told which of its calls
+/// got stuck.
 fn report<M: Model>(
     model: &M,
     scope: Scope<'_>,
     case: &Case<M::Op>,
-    known: Option<&'static str>,
+    name: impl FnOnce(&Kept<M::Op>) -> &'static str,
 ) -> Judged {
     let case = &shown(case);
     match verify(model, scope.history, scope.calls, scope.keyed, case, scope.budget) {
@@ -363,7 +383,7 @@ fn report<M: Model>(
             scope.keyed,
             case,
             &refutation,
-            known.unwrap_or_else(|| name_of(model, scope, &case.kept[refutation.stuck])),
+            name(&case.kept[refutation.stuck]),
         ))),
         Err(flaw) => unverified(&flaw),
     }
@@ -376,13 +396,6 @@ fn shown<Op: Clone>(case: &Case<Op>) -> Cow<'_, Case<Op>> {
         shown.to_mut().kept.remove(0);
     }
     shown
-}
-
-/// What a violation is called in which a call got stuck.
-fn name_of<M: Model>(model: &M, scope: Scope<'_>, stuck: &Kept<M::Op>) -> &'static str {
-    let calls = read(model, scope).unwrap_or_default();
-    let whole = calls.iter().find(|kept| kept.call == stuck.call);
-    name(model, &calls, whole.unwrap_or(stuck))
 }
 
 /// A violation whose witness did not hold is none.

@@ -5,7 +5,8 @@ use std::hash::Hash;
 
 use rustc_hash::FxHashMap;
 
-use super::automaton::{Automaton, Likeness, REFUSED, Traits};
+use super::automaton::{Automaton, Entry, Likeness, REFUSED, Traits, Weaken};
+use super::dfs::{Limits, Searched, search};
 use super::model::{Leads, Model};
 
 /// A model with what has been learnt of it.
@@ -19,6 +20,11 @@ pub(crate) struct TableAutomaton<'m, M: Model> {
     /// What [`Model::rules_out`] said of a state and kind.
     ruled_out: FxHashMap<(u32, u32), bool>,
     start: u32,
+    init: u32,
+    /// Set together with `relaxed`.
+    anything: Option<u32>,
+    /// Of each kind, once [weaker ones](Self::with_weaker) are there.
+    relaxed: Vec<Option<u32>>,
     known_states: usize,
     /// Bytes that all states own.
     inside: u64,
@@ -47,27 +53,38 @@ impl<T: Clone + Eq + Hash> Numbering<T> {
 }
 
 impl<'m, M: Model> TableAutomaton<'m, M> {
-    /// An automaton that begins in `start`.
-    pub(crate) fn new(model: &'m M, start: &M::State) -> Self {
-        let mut automaton = Self {
+    /// An automaton that begins where the model does.
+    pub(crate) fn new(model: &'m M) -> Self {
+        let mut states = Numbering::new();
+        let init = states.number(&model.init());
+        Self {
             model,
             kinds: Numbering::new(),
             traits: Vec::new(),
-            states: Numbering::new(),
+            states,
             steps: FxHashMap::default(),
             ruled_out: FxHashMap::default(),
-            start: 0,
+            start: init,
+            init,
+            anything: None,
+            relaxed: Vec::new(),
             known_states: 1,
             inside: 0,
-        };
-        automaton.begin_in(start);
-        automaton
+        }
     }
 
-    /// Begins in another state from now on.
-    pub(crate) fn begin_in(&mut self, start: &M::State) {
-        self.start = self.states.number(start);
-        self.known_states = self.known_states.max(self.start as usize + 1);
+    /// The same with weaker forms of all operations that are numbered.
+    pub(crate) fn with_weaker(mut self) -> Self {
+        self.anything = self.model.anything().map(|state| self.states.number(&state));
+        let kinds = self.kinds.by_number.len();
+        self.relaxed = (0..kinds)
+            .map(|kind| {
+                let relaxed = self.model.relaxed(&self.kinds.by_number[kind])?;
+                Some(self.kind(&relaxed))
+            })
+            .collect();
+        self.known_states = self.states.by_number.len();
+        self
     }
 
     /// The number of an operation. All operations of a search must be numbered before it begins.
@@ -151,6 +168,35 @@ impl<M: Model> Automaton for TableAutomaton<'_, M> {
 
     fn known_states(&self) -> usize {
         self.known_states
+    }
+}
+
+impl<M: Model> Weaken for TableAutomaton<'_, M> {
+    fn search(&mut self, entries: &[Entry], limits: Limits<'_>) -> Searched {
+        let mut this: &mut dyn Automaton = self;
+        search(&mut this, entries, limits)
+    }
+
+    fn begin_in(&mut self, state: u32) {
+        self.start = state;
+    }
+
+    fn init(&self) -> u32 {
+        self.init
+    }
+
+    fn anything(&self) -> Option<u32> {
+        self.anything
+    }
+
+    fn relaxed(&self, kind: u32) -> Option<u32> {
+        self.relaxed.get(kind as usize).copied().flatten()
+    }
+
+    fn dispensable(&self, kind: u32, kept: &[u32]) -> bool {
+        let op = |kind: u32| &self.kinds.by_number[kind as usize];
+        let kept: Vec<&M::Op> = kept.iter().map(|&kind| op(kind)).collect();
+        self.model.dispensable(op(kind), &kept)
     }
 }
 

@@ -8,6 +8,9 @@ use super::automaton::{Entry, Likeness};
 use super::memory::Reservation;
 use crate::{Budget, Exhausted};
 
+/// More calls than are open at once in most histories.
+const OPEN_USUALLY: usize = 16;
+
 /// An invocation or a return.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Event {
@@ -25,8 +28,8 @@ pub(crate) struct Timeline<'b> {
     pub(crate) events: Vec<Event>,
     /// Of each entry.
     pub(crate) slot: Vec<u32>,
-    /// Of each entry: the same number for those that do the same.
-    pub(crate) like: Vec<u32>,
+    /// Of each entry.
+    like: Vec<Likeness>,
     /// The optional entries, in the order of their invocations.
     pub(crate) optional: Vec<u32>,
     /// For each optional entry the one before it that does the same, or [`NEVER`].
@@ -59,7 +62,7 @@ impl<'b> Timeline<'b> {
         let returning = entries.iter().filter(|entry| !entry.is_optional()).count();
         let events = entries.len() + returning;
         let fixed = events * (size_of::<Event>() + size_of::<At>())
-            + entries.len() * 4 * size_of::<u32>()
+            + entries.len() * (3 * size_of::<u32>() + size_of::<Likeness>())
             + returning * size_of::<(u32, u32)>();
         memory.hold(fixed as u64)?;
         let mut returns: Vec<(u32, u32)> = Vec::with_capacity(returning);
@@ -70,25 +73,18 @@ impl<'b> Timeline<'b> {
                 .filter(|(_, entry)| !entry.is_optional())
                 .map(|(index, entry)| (entry.ret, index as u32)),
         );
-        returns.sort_unstable();
+        // No two calls return at the same time.
+        returns.sort_unstable_by_key(|(time, _)| *time);
         budget.check()?;
         let open = open_in_all(entries, &returns);
         memory.hold((fixed + open * size_of::<u32>()) as u64)?;
-        let mut numbers: FxHashMap<Likeness, u32> = FxHashMap::default();
-        let like: Vec<u32> = entries
-            .iter()
-            .map(|entry| {
-                let next = numbers.len() as u32;
-                *numbers.entry(likeness(entry.kind)).or_insert(next)
-            })
-            .collect();
+        let like: Vec<Likeness> = entries.iter().map(|entry| likeness(entry.kind)).collect();
         let optional: Vec<u32> =
             (0..entries.len() as u32).filter(|&i| entries[i as usize].is_optional()).collect();
-        let mut last = vec![NEVER; if optional.is_empty() { 0 } else { numbers.len() }];
+        let mut last: FxHashMap<Likeness, u32> = FxHashMap::default();
         let twin = (optional.iter().zip(0..))
-            .map(|(&entry, at)| std::mem::replace(&mut last[like[entry as usize] as usize], at))
+            .map(|(&entry, at)| last.insert(like[entry as usize], at).unwrap_or(NEVER))
             .collect();
-        budget.check()?;
         let mut timeline = Self {
             events: Vec::with_capacity(events),
             slot: vec![0; entries.len()],
@@ -112,8 +108,8 @@ impl<'b> Timeline<'b> {
     }
 
     fn lay_out(&mut self, entries: &[Entry], returns: &[(u32, u32)]) {
-        let mut free: Vec<u32> = Vec::new();
-        let mut open: Vec<u32> = Vec::new();
+        let mut free: Vec<u32> = Vec::with_capacity(OPEN_USUALLY);
+        let mut open: Vec<u32> = Vec::with_capacity(OPEN_USUALLY);
         let (mut begun, mut ended, mut optional) = (0, 0, 0);
         while begun < entries.len() || ended < returns.len() {
             let next = returns.get(ended);

@@ -6,6 +6,7 @@ mod frontier;
 mod lagging;
 mod proof;
 mod search;
+mod weaker;
 mod zone;
 
 use compact::F;
@@ -14,4 +15,5 @@ pub(crate) use frontier::frontier;
 pub(crate) use lagging::{Between, Lagging, Least};
 pub(crate) use proof::{Conclusion, Proof, prove};
 pub(crate) use search::{RegisterAutomaton, searchable};
+pub(crate) use weaker::RegisterKinds;
 pub(crate) use zone::{Zone, zone};

@@ -11,7 +11,7 @@ use super::judge::{Effort, Judge, Judged, Scope, conclude};
 use super::model::Model as _;
 use super::models::{Register, RegisterOp};
 use super::planted::{Bug, plant};
-use super::register::{compact, frontier, searchable};
+use super::register::{RegisterKinds, compact, frontier, searchable};
 use super::verify::{Flaw, verify};
 use crate::{Analysis, Budget, Checker, Verdict};
 
@@ -20,6 +20,7 @@ mod lagging;
 mod oracle;
 mod other_models;
 mod registers;
+mod weakened;
 mod witness;
 
 use oracle::{End, Random, Spec, TestCall, history, is_linearizable, random_calls};
@@ -47,7 +48,7 @@ impl Judge for Alone {
             let entries = automaton.entries();
             search(&mut automaton, &entries, limits)
         };
-        conclude(&model, scope, searched)
+        conclude(&model, scope, searched, || RegisterKinds::of(&register))
     }
 }
 
