@@ -199,7 +199,7 @@ pub static MODELS: &[NamedModel] = &[
     },
     NamedModel {
         name: "long-fork",
-        about: "single writes: no two reads see them in opposite orders",
+        about: "single writes: all reads see them in one order",
         make: |options| plain(options, LongFork),
     },
 ];

@@ -54,7 +54,7 @@ fn lists_that_look_alike() -> Result<(), ReadError> {
 #[test]
 fn lines_inside_of_lists() {
     let list = "[[:r\n1 nil]\n[:r\n1 nil]]";
-    let error = values(&[list, list, list, "[:r 01]"]).expect_err("01 is no number");
+    let error = values(&[list, list, list, "[:r 09]"]).expect_err("09 is no number");
     let ReadError::Flawed(flaws) = error else { panic!("{error}") };
     let places: Vec<_> = flaws.listed().iter().map(|flaw| (flaw.line, flaw.column)).collect();
     assert_eq!(places, [(13, Some(49))]);

@@ -3,7 +3,7 @@
 //! Clojure prints more than EDN allows, so this reads a little more: metadata, quotes, regexes,
 //! `#object[…]`. A tag says how to rebuild an object; the value it stands before is kept instead.
 //! A set is read as a list, a character and a symbol as text. Ratios, and decimals (`1.5M`) of more
-//! than 15 digits, are kept as text: no float is as exact.
+//! than 15 digits, are kept as text: no float is as exact. Whole numbers may be in any radix.
 
 use super::draft::{Draft, Field, KEYWORDS, QUOTED};
 use super::lists::Style;
@@ -556,6 +556,10 @@ impl<'t> Edn<'t> {
         if is_whole(unsigned.strip_suffix(['N', 'M']).unwrap_or(unsigned)) {
             return Some(self.scan.integer_cell(text.trim_end_matches(['N', 'M'])));
         }
+        if let Some(magnitude) = in_another_radix(unsigned.strip_suffix('N').unwrap_or(unsigned)) {
+            let sign = if text.starts_with('-') { "-" } else { "" };
+            return Some(self.scan.integer_cell(&format!("{sign}{magnitude}")));
+        }
         let exact = unsigned.ends_with('M');
         let decimal = text.strip_suffix('M').unwrap_or(text);
         let is_decimal =
@@ -633,4 +637,20 @@ impl<'t> Edn<'t> {
             }
         }
     }
+}
+
+/// A whole number as only Clojure reads it, and prints addresses of objects: `0x1b`, `033` or `36rR`.
+fn in_another_radix(unsigned: &str) -> Option<u128> {
+    let (radix, digits) = match unsigned.strip_prefix('0') {
+        Some(rest) => rest.strip_prefix(['x', 'X']).map_or((8, rest), |digits| (16, digits)),
+        None => {
+            let (radix, digits) = unsigned.split_once(['r', 'R'])?;
+            (radix.parse().ok().filter(|radix| (2..=36).contains(radix))?, digits)
+        }
+    };
+    // A second sign is none of its digits.
+    digits
+        .chars()
+        .all(|digit| digit.is_digit(radix))
+        .then(|| u128::from_str_radix(digits, radix).ok())?
 }

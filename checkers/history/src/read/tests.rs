@@ -190,6 +190,31 @@ fn big_numbers_stay_apart() {
     assert_eq!(read(r#""\ud834\udd1e\/""#), Value::str("𝄞/"));
 }
 
+/// Whole numbers in other radixes, as Clojure prints the addresses of objects that it cannot print.
+#[test]
+fn clojure_numbers() {
+    let read = |number: &str| values(&format!("{{:type :invoke :value {number}}}")).remove(0);
+    for (number, value) in [
+        ("0x1b2C", 0x1b2c),
+        ("-0X10", -16),
+        ("017", 15),
+        ("00", 0),
+        ("+36rZz", 1295),
+        ("2r101N", 5),
+        ("0x7fffffffffffffff", i64::MAX),
+    ] {
+        assert_eq!(read(number), Value::Int(value), "{number}");
+    }
+    assert_eq!(read("0x8000000000000000"), Value::str("9223372036854775808N"));
+    let thrown =
+        r#"{:type :invoke, :value 1, :exception #object[java.net.Socket 0x1b2c "Socket[closed]"]}"#;
+    assert_eq!(values(thrown), [Value::Int(1)]);
+    for number in ["018", "0x", "0xg", "2r2", "37r1", "1r0", "0x+1", "0x1M"] {
+        let text = format!("{{:type :invoke :value {number}}}");
+        assert!(read_str(&text).is_err(), "{number}");
+    }
+}
+
 /// Porcupine's etcd logs: an error may stand in the value's place, and a failed cas is an
 /// observation. Lines of other loggers are passed over with a word.
 #[test]
