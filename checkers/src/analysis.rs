@@ -1,5 +1,6 @@
 //! What a checker found: a verdict and the evidence for it.
 
+use deposed_history::History;
 use serde::{Deserialize, Serialize};
 
 /// The three answers, ordered so that the worst of several is their maximum.
@@ -156,5 +157,24 @@ impl Analysis {
         };
         let anomaly_count = anomalies.len() as u64;
         Self { verdict, anomalies, anomaly_count, undecided, ..Self::valid(checker, summary) }
+    }
+
+    /// Takes back every anomaly that does not stand up when its witness is looked at once more in the raw
+    /// history: that is a fault of the checker, and leaves the verdict open.
+    pub(crate) fn verified(mut self, history: &History, stands: impl Fn(&Anomaly) -> bool) -> Self {
+        let listed = self.anomalies.len();
+        self.anomalies.retain(stands);
+        let refused = listed - self.anomalies.len();
+        if refused == 0 {
+            return self;
+        }
+        let reason = format!(
+            "{refused} of {listed} anomalies that were found did not stand up to their verification: \
+             this is a fault of this checker"
+        );
+        let window = (0, (history.len() as u32).saturating_sub(1));
+        self.undecided.push(Undecided { key: None, window, reason, known: None });
+        let Self { checker, summary, anomalies, undecided, details, .. } = self;
+        Self { details, ..Self::from_findings(&checker, summary, anomalies, undecided) }
     }
 }

@@ -8,7 +8,7 @@
 use deposed_history::{History, Outcome, ValueRef};
 
 use super::planted::{Bug, planted};
-use super::{LISTED_MAX, is_f, vacuous, whole};
+use super::{LISTED_MAX, is_f, vacuous, verify, whole};
 use crate::{Analysis, Anomaly, Budget, Checker, Undecided};
 
 /// Judges `add` (an amount, which may be negative, or a list of amounts added as one) and `read`.
@@ -47,6 +47,7 @@ impl Checker for CounterBounds {
         reads.retain(|read| odd_add.is_none_or(|odd| read.complete < odd));
         let mut anomalies = odd_reads;
         let mut count = anomalies.len() as u64;
+        anomalies.truncate(LISTED_MAX);
         for read in reads.iter().filter(|r| r.value < r.lower || r.value > r.upper) {
             count += 1;
             if anomalies.len() < LISTED_MAX {
@@ -67,6 +68,7 @@ impl Checker for CounterBounds {
             anomaly_count: count,
             ..Analysis::from_findings(self.name(), summary, anomalies, undecided)
         }
+        .verified(history, |anomaly| verify::counter(history, anomaly))
     }
 }
 
@@ -128,7 +130,7 @@ fn collect(history: &History) -> Collected {
 }
 
 /// An amount, or the sum of several that were added as one.
-fn amount(value: ValueRef<'_>) -> Option<i128> {
+pub(super) fn amount(value: ValueRef<'_>) -> Option<i128> {
     match value {
         ValueRef::Int(n) => Some(i128::from(n)),
         ValueRef::List(items) => {

@@ -16,6 +16,7 @@ mod set_full;
 mod tests;
 mod total_queue;
 mod unique_ids;
+mod verify;
 
 pub use availability::Availability;
 pub use counter_bounds::CounterBounds;

@@ -17,7 +17,7 @@ use deposed_history::{History, Outcome, ValueRef};
 use rustc_hash::FxHashMap;
 
 use super::planted::{Bug, planted};
-use super::{LISTED_MAX, is_f, vacuous, whole};
+use super::{LISTED_MAX, is_f, vacuous, verify, whole};
 use crate::{Analysis, Anomaly, Budget, Checker, Undecided};
 
 /// Judges a set by all of its reads.
@@ -145,6 +145,7 @@ impl Checker for SetFull {
             details,
             ..Analysis::from_findings(self.name(), summary, anomalies, undecided)
         }
+        .verified(history, |anomaly| verify::set(history, anomaly))
     }
 }
 

@@ -8,7 +8,7 @@ use deposed_history::{History, Outcome, ValueRef};
 use rustc_hash::FxHashMap;
 
 use super::planted::{Bug, planted};
-use super::{LISTED_MAX, is_f, vacuous, whole};
+use super::{LISTED_MAX, is_f, vacuous, verify, whole};
 use crate::{Analysis, Anomaly, Budget, Checker, Undecided};
 
 /// Judges `enqueue v`, `dequeue` (completes with `v`) and `drain` (completes with a list).
@@ -105,6 +105,7 @@ impl Checker for TotalQueue {
             details: serde_json::json!(figures),
             ..Analysis::from_findings(self.name(), summary, anomalies, undecided)
         }
+        .verified(history, |anomaly| verify::queue(history, anomaly))
     }
 }
 

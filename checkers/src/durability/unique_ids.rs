@@ -4,7 +4,7 @@ use deposed_history::{History, Outcome, ValueRef};
 use rustc_hash::FxHashMap;
 
 use super::planted::{Bug, planted};
-use super::{LISTED_MAX, is_f, vacuous};
+use super::{LISTED_MAX, is_f, vacuous, verify};
 use crate::{Analysis, Anomaly, Budget, Checker};
 
 /// Judges `generate` calls, whose completed value is the id.
@@ -51,6 +51,7 @@ impl Checker for UniqueIds {
             anomaly_count: duplicated,
             ..Analysis::from_findings(self.name(), summary, anomalies, undecided)
         }
+        .verified(history, |anomaly| verify::duplicate_id(history, anomaly))
     }
 }
 

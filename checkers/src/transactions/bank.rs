@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use deposed_history::{History, Outcome, ValueRef};
+use deposed_history::{Call, History, Outcome, ValueRef};
 use serde_json::json;
 
 use super::planted::{Bug, planted};
@@ -94,6 +94,7 @@ impl Checker for Bank {
             anomaly_count: wrong,
             ..Analysis::from_findings(self.name(), summary, anomalies, undecided)
         }
+        .verified(history, |anomaly| self.stands(history, anomaly))
     }
 }
 
@@ -192,5 +193,53 @@ impl Bank {
         }
         sentences.push(format!("Then {summary}: no transfer can do that."));
         Anomaly { name: name.into(), key: None, summary, sentences, witness, edges: Vec::new() }
+    }
+
+    /// Whether an anomaly follows from the reads of its witness alone, looked at once more.
+    pub(super) fn stands(&self, history: &History, anomaly: &Anomaly) -> bool {
+        let balances = |call: &Call| {
+            let is_read = call.outcome == Outcome::Ok && history.op(call.invoke).f() == "read";
+            call.complete.filter(|_| is_read).map(|complete| history.op(complete).value())
+        };
+        let total = |value: ValueRef<'_>| {
+            let balances = value.as_map()?.iter().map(|(_, balance)| balance.as_int());
+            balances.map(|balance| balance.map(i128::from)).sum::<Option<i128>>()
+        };
+        let found = |at: u32| history.calls().iter().find(|call| call.invoke == at);
+        let (first, read) = match anomaly.witness[..] {
+            [read] => (None, found(read).and_then(balances)),
+            [first, read] => {
+                // The first read that is one of balances tells what the others have to be like.
+                let tells = |call: &&Call| balances(call).and_then(total).is_some();
+                let told = history.calls().iter().find(tells).filter(|call| call.invoke == first);
+                let Some(told) = told.and_then(balances) else { return false };
+                (Some(told), found(read).and_then(balances))
+            }
+            _ => return false,
+        };
+        let Some(read) = read else { return false };
+        let Some(map) = read.as_map() else { return anomaly.name == "not-balances" };
+        let numbers = || map.iter().map(|(_, balance)| balance.as_int());
+        let names = |value: ValueRef<'_>| -> Option<BTreeSet<String>> {
+            let name =
+                |key: ValueRef<'_>| key.as_str().map_or_else(|| key.to_string(), str::to_owned);
+            Some(value.as_map()?.iter().map(|(key, _)| name(key)).collect())
+        };
+        match anomaly.name.as_str() {
+            "not-balances" => {
+                map.iter().any(|(_, balance)| balance.as_int().is_none() && !balance.is_nil())
+            }
+            "nil-balance" => map.iter().any(|(_, balance)| balance.is_nil()),
+            "negative-value" => !self.negative_balances && numbers().flatten().any(|n| n < 0),
+            "unexpected-key" => first
+                .and_then(names)
+                .zip(names(read))
+                .is_some_and(|(known, told)| !told.is_subset(&known)),
+            "wrong-total" => {
+                let expected = self.total.map(i128::from).or_else(|| total(first?));
+                expected.zip(total(read)).is_some_and(|(expected, told)| expected != told)
+            }
+            _ => false,
+        }
     }
 }

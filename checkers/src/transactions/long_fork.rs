@@ -8,7 +8,7 @@
 //! two keys, or of more.
 
 use deposed_history::{History, Outcome, ValueRef};
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
 use serde_json::json;
 
 use super::cycles::{self, Cycle, Cycles};
@@ -68,6 +68,7 @@ impl Checker for LongFork {
                 undecided,
             )
         }
+        .verified(history, |anomaly| is_fork(history, anomaly))
     }
 }
 
@@ -225,13 +226,13 @@ fn fork(history: &History, nodes: &[Node<'_>], cycle: &Cycle) -> Anomaly {
         let reader = format!("process {} (op {})", op.process(), op.index());
         let (seen, missed) = (key(at + length - 1), key(at + 1));
         sentences.push(format!(
-            "{reader} saw the write of {seen} and not that of {missed}, so {seen} was written first."
+            "To {reader}, {seen} was written and {missed} was not, so {seen} was written first."
         ));
         readers.push(reader);
         written.push(missed);
     }
     if let Some(last) = sentences.last_mut() {
-        *last = format!("However {}: a contradiction!", last.trim_end_matches('.'));
+        last.push_str(" A contradiction!");
     }
     let order = if readers.len() > 2 { "orders that contradict" } else { "opposite orders" };
     let (readers, written) = (readers.join(" and "), written.join(" and "));
@@ -248,5 +249,33 @@ fn fork(history: &History, nodes: &[Node<'_>], cycle: &Cycle) -> Anomaly {
         sentences,
         witness,
         edges: Vec::new(),
+    }
+}
+
+/// Whether no order of writes explains the reads of a witness, looked at once more.
+pub(super) fn is_fork(history: &History, anomaly: &Anomaly) -> bool {
+    let calls = anomaly.witness.iter().map(|&at| {
+        let call = history.calls().iter().find(|call| call.invoke == at)?;
+        let op = history.op(call.complete.unwrap_or(at));
+        let txn = if op.value().is_nil() { history.op(at).value() } else { op.value() };
+        Some((call.outcome == Outcome::Ok, txn))
+    });
+    let Some(calls) = calls.collect::<Option<Vec<_>>>() else { return false };
+    let reads = calls.into_iter().filter_map(|(is_ok, txn)| all(txn, "r").filter(|_| is_ok));
+    // The keys of each read, and whether it saw them written.
+    let reads: Vec<Vec<(ValueRef<'_>, bool)>> = reads
+        .map(|mops| mops.into_iter().map(|(key, value)| (key, !value.is_nil())).collect())
+        .collect();
+    let mut left: FxHashSet<ValueRef<'_>> = reads.iter().flatten().map(|&(key, _)| key).collect();
+    loop {
+        let contradicts = |read: &Vec<(ValueRef<'_>, bool)>, key: ValueRef<'_>| {
+            let saw_another = read.iter().any(|&(other, seen)| seen && left.contains(&other));
+            saw_another && read.contains(&(key, false))
+        };
+        // What no read missed that saw another one of them can have been written before all of them.
+        let first =
+            left.iter().copied().find(|&key| !reads.iter().any(|read| contradicts(read, key)));
+        let Some(first) = first else { return !left.is_empty() };
+        left.remove(&first);
     }
 }

@@ -4,13 +4,27 @@ use deposed_history::{History, OpType, Value};
 
 use super::{Dice, Event, FAIL, INFO, INVOKE, OK, call, check, history, ints};
 use crate::durability::planted::{Bug, plant};
+use crate::durability::verify;
 use crate::{
-    Availability, Budget, Checker, CounterBounds, SetFull, TotalQueue, UniqueIds, Verdict,
+    Analysis, Anomaly, Availability, Budget, Checker, CounterBounds, SetFull, TotalQueue,
+    UniqueIds, Verdict,
 };
 
-/// What was said of a history, or the history.
-fn agreed(agrees: bool, verdict: Verdict, events: &[Event]) -> Result<Verdict, String> {
-    agrees.then_some(verdict).ok_or_else(|| format!("{verdict}: {events:?}"))
+/// What was said of a history, or the history, if it was not right or did not stand up.
+fn agreed(agrees: bool, said: &Analysis, events: &[Event]) -> Result<Verdict, String> {
+    let stands = said.undecided.iter().all(|open| !open.reason.contains("did not stand up"));
+    (agrees && stands).then_some(said.verdict).ok_or_else(|| format!("{said:?}: {events:?}"))
+}
+
+/// Whether one or two calls, whichever, pass for the witness of an anomaly.
+fn some_stand(history: &History, name: &str, verify: fn(&History, &Anomaly) -> bool) -> bool {
+    let calls = || history.calls().iter().map(|call| call.invoke);
+    let pairs = calls().flat_map(|one| calls().map(move |other| vec![one, other]));
+    calls().map(|call| vec![call]).chain(pairs).any(|witness| {
+        let (summary, sentences, edges) = (String::new(), Vec::new(), Vec::new());
+        let key = None;
+        verify(history, &Anomaly { name: name.into(), key, summary, sentences, witness, edges })
+    })
 }
 
 /// Random interleaved calls of three processes; `argument` and `result` make the values.
@@ -133,7 +147,13 @@ fn set_differs(dice: &mut Dice) -> Result<Verdict, String> {
     let agrees = said == (&lost.into(), &stale.into()) && details["unexpected"] == *unexpected;
     let wrong = lost > 0 || *unexpected != 0;
     let agrees = agrees && (analysis.verdict == Verdict::Invalid) == wrong;
-    agreed(agrees, analysis.verdict, &events)
+    let stand = |name| some_stand(&history, name, verify::set);
+    let agrees = agrees
+        && stand("lost-element") == (lost > 0)
+        && stand("stale-element") == (lost + stale > 0)
+        && stand("unexpected-element") == (*unexpected != 0)
+        && !stand("duplicate-elements");
+    agreed(agrees, &analysis, &events)
 }
 
 /// Every value a read may return, by trying every choice of the optional adds.
@@ -193,7 +213,9 @@ fn counter_differs(dice: &mut Dice) -> Result<Verdict, String> {
     let history = history(&events);
     let analysis = CounterBounds.check(&history, &Budget::unlimited());
     let expected = counter_oracle(&history);
-    agreed((analysis.verdict != Verdict::Invalid) == expected, analysis.verdict, &events)
+    let agrees = (analysis.verdict != Verdict::Invalid) == expected
+        && some_stand(&history, "counter-out-of-bounds", verify::counter) != expected;
+    agreed(agrees, &analysis, &events)
 }
 
 /// Whether crashed calls can have taken all elements that never came out: every way to give them out is
@@ -283,7 +305,10 @@ fn queue_differs(dice: &mut Dice) -> Result<Verdict, String> {
     }
     let expected = queue_oracle(&events);
     let analysis = check(&TotalQueue, &events);
-    agreed(analysis.verdict == expected, expected, &events)
+    let stand = |name| some_stand(&history(&events), name, verify::queue);
+    let some = stand("lost-element") || stand("unexpected-element");
+    let agrees = analysis.verdict == expected && some == (expected == Verdict::Invalid);
+    agreed(agrees, &analysis, &events)
 }
 
 /// The same of ids.
@@ -311,7 +336,8 @@ fn ids_differ(dice: &mut Dice) -> Result<Verdict, String> {
         (false, false) => Verdict::Valid,
     };
     let analysis = check(&UniqueIds, &events);
-    agreed(analysis.verdict == expected, expected, &events)
+    let some = some_stand(&history(&events), "duplicate-id", verify::duplicate_id);
+    agreed(analysis.verdict == expected && some == twice, &analysis, &events)
 }
 
 /// The same of the share of calls that succeeded.
@@ -336,7 +362,7 @@ fn availability_differs(dice: &mut Dice) -> Result<Verdict, String> {
     let checker = Availability { goal: tenths as f64 / 10.0 };
     let analysis = checker.check(&history, &Budget::unlimited());
     let told = analysis.details["worst_window"].as_f64();
-    agreed(analysis.verdict == expected && told == worst, expected, &events)
+    agreed(analysis.verdict == expected && told == worst, &analysis, &events)
 }
 
 /// Compares a checker with its definition on one random history.
