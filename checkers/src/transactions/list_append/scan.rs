@@ -161,8 +161,10 @@ struct OwnKey {
     seen: Option<u32>,
     /// Appended since.
     appended: Vec<u32>,
-    /// The longest read so far, and which micro-operation it was.
+    /// The longest read so far of those that the order of versions has, and which micro-operation it was.
     longest: Option<(u32, u32)>,
+    /// The reads that it has not.
+    strays: Vec<(u32, u32)>,
     first_read: Option<u32>,
     wrote: bool,
 }
@@ -174,6 +176,7 @@ impl Own {
             seen: None,
             appended: Vec::new(),
             longest: None,
+            strays: Vec::new(),
             first_read: None,
             wrote: false,
         };
@@ -188,6 +191,7 @@ impl Own {
             own.seen = None;
             own.appended.clear();
             own.longest = None;
+            own.strays.clear();
             own.first_read = None;
             own.wrote = false;
         }
@@ -203,11 +207,11 @@ impl Own {
         found: &mut Found<'h>,
     ) {
         let own = &mut self.keys[key as usize];
-        if let Some((what, mop)) = own.longest
-            && self.future != txn
+        let mut reads = own.longest.iter().chain(&own.strays);
+        if self.future != txn
             && !planted(Bug::FutureIgnored)
             && txns.writer(value) == Some(txn)
-            && contains(versions, key, what, value)
+            && let Some(&(_, mop)) = reads.find(|(what, _)| contains(versions, key, *what, value))
         {
             self.future = txn;
             found.add("future-read", || Proof::Future {
@@ -249,9 +253,9 @@ impl Own {
         if !own.wrote && own.first_read.is_none() {
             own.first_read = Some(what);
         }
-        let longer =
-            own.longest.is_none_or(|(longest, _)| versions.seen(key, longest).len() < seen.len());
-        if longer {
+        if Versions::stray(what).is_some() {
+            own.strays.push((what, mop));
+        } else if own.longest.is_none_or(|(longest, _)| longest < what) {
             own.longest = Some((what, mop));
         }
         own.seen = Some(what);
