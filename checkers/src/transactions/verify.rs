@@ -326,6 +326,7 @@ impl<'h> Raw<'h> {
                 ensure(one != other && same_version(a, b), || "they read different versions".into())
             }
             Proof::Duplicate { reader, key, value } => {
+                self.has_lists()?;
                 let writers =
                     self.writers.get(&(key, value)).map(Vec::as_slice).unwrap_or_default();
                 let writes =
@@ -336,6 +337,7 @@ impl<'h> Raw<'h> {
                 ensure(most.max() > Some(writes.max(1)), || "no element is there twice".into())
             }
             Proof::Incompatible { one, other, key } => {
+                self.has_lists()?;
                 let (a, b) = (self.reads(one, key)?, self.reads(other, key)?);
                 let forks = |(a, b): (ListRef<'_>, ListRef<'_>)| {
                     a.iter().zip(b.iter()).any(|(a, b)| a != b)
@@ -350,6 +352,7 @@ impl<'h> Raw<'h> {
                 self.saw(reader, key, value)
             }
             Proof::OwnOrder { txn, reader, key, first, second } => {
+                self.has_lists()?;
                 self.wrote(txn, key, first)?;
                 self.wrote(txn, key, second)?;
                 self.saw(reader, key, second)?;
@@ -450,6 +453,11 @@ impl<'h> Raw<'h> {
         let mops = self.mops(&self.call(invoke)?);
         let at = |value| mops.iter().position(|&(f, k, v)| f != "r" && k == key && v == value);
         Ok(at(first).zip(at(second)).is_some_and(|(first, second)| first < second))
+    }
+
+    /// Refuses registers: a read of one shows nothing of what was there before.
+    fn has_lists(&self) -> Result<(), Refused> {
+        ensure(self.workload == Workload::Append, || "a register has no elements".into())
     }
 
     /// Whether a read of a transaction shows one value below another.

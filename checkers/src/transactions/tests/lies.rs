@@ -290,3 +290,22 @@ fn a_witness_that_does_not_hold_is_told_as_that() {
         assert_eq!((analysis.anomalies.len(), analysis.undecided.len()), (1, 1));
     }
 }
+
+/// A read of a register does not show what was there before, as that of a list does.
+#[test]
+fn what_lists_show_is_not_believed_of_registers() {
+    use super::oracle::{Mop, Txn};
+    use deposed_history::OpType;
+    let mop = |write, read: &[i64]| Mop { key: 0, write, read: read.to_vec() };
+    let mops = vec![mop(Some(1), &[]), mop(Some(2), &[]), mop(None, &[2])];
+    let txns = vec![Txn { process: 0, inv: 0, ret: 1, kind: OpType::Ok, mops }];
+    let [key, first, second] = [0, 1, 2].map(ValueRef::Int);
+    let proof = Proof::OwnOrder { txn: 0, reader: 0, key, first, second };
+    let claim = Certificate { name: "cyclic-versions", proof, happened: Vec::new() };
+    for (append, verdict) in [(true, Verdict::Invalid), (false, Verdict::Unknown)] {
+        let small = Small { append, txns: txns.clone() };
+        let claims = std::slice::from_ref(&claim);
+        let analysis = judge(&small, &small.history(), "read-uncommitted", claims);
+        assert_eq!(analysis.verdict, verdict, "{analysis:#?}");
+    }
+}
