@@ -82,11 +82,10 @@ impl Lease {
             let over = fault.begin.time > before.saturating_add(late_max_ns)
                 && !planted(Bug::LateFaultsExtend);
             let healed = healed_ns(fault);
-            let early = healed.is_some_and(|healed| healed < self.there_ns)
-                && !planted(Bug::EarlyFaultsExtend);
-            if over || early || healed.is_none() && planted(Bug::OpenFaultsEnd) {
+            if over || healed.is_none() && planted(Bug::OpenFaultsEnd) {
                 continue;
             }
+            // One that was healed before the lease was given makes no difference here.
             due = due.max(healed?.saturating_add(self.length_ns));
         }
         Some(due)
@@ -288,9 +287,8 @@ fn may_last_until(from_ns: u64, lease_ns: u64, late_ns: u64, episodes: &[Episode
     let mut until_ns = from_ns.saturating_add(lease_ns).saturating_add(late_ns);
     loop {
         let extends = episodes.iter().filter(|fault| {
-            let gone = fault.is_healed() && fault.healed.is_some_and(|at| at.time < from_ns);
             let harmless = fault.fault == HARMLESS || fault.effect() == Effect::Skipped;
-            !harmless && !gone && fault.begin.time <= until_ns
+            !harmless && fault.begin.time <= until_ns
         });
         let until = extends.map(|fault| match fault.healed.filter(|_| fault.is_healed()) {
             Some(at) => at.time.saturating_add(lease_ns).saturating_add(late_ns),

@@ -86,8 +86,6 @@ crate::plantable::plantable! {
         SkippedFaultsExtend,
         /// Leases: so does one that came when the lease was over.
         LateFaultsExtend,
-        /// Leases: so does one that was over before the lease began.
-        EarlyFaultsExtend,
         /// Leases: no fault extends what another one has extended.
         FaultsExtendAlone,
         /// Leases: a fault that was not healed does not extend one.

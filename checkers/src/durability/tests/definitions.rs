@@ -2,7 +2,7 @@
 
 use deposed_history::{History, OpType, Value};
 
-use super::{Dice, Event, FAIL, INFO, INVOKE, OK, call, check, history, ints};
+use super::{Dice, Event, FAIL, INFO, INVOKE, OK, call, check, fuzz, history, ints};
 use crate::durability::planted::{Bug, plant};
 use crate::durability::verify;
 use crate::{
@@ -381,7 +381,7 @@ fn every_checker_agrees_with_its_definition() {
     for (number, (differs, expected)) in all.into_iter().enumerate() {
         let mut dice = Dice(0x5eed_1234_5678_9abc);
         let mut verdicts = [0; 3];
-        for round in 0..4000 {
+        for round in 0..fuzz() {
             match differs(&mut dice) {
                 Ok(verdict) => verdicts[verdict as usize] += 1,
                 Err(history) => panic!("checker {number}, round {round}: {history}"),

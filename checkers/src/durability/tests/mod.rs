@@ -222,6 +222,11 @@ fn calls_of_the_wrong_shape_leave_open_what_they_may_explain() {
     assert_eq!(judge(&TotalQueue, &[put, drain]).0, Verdict::Unknown);
 }
 
+/// How many random histories: `DEPOSED_FUZZ`, or a few thousand.
+fn fuzz() -> u64 {
+    std::env::var("DEPOSED_FUZZ").ok().and_then(|n| n.parse().ok()).unwrap_or(4_000)
+}
+
 /// A small deterministic source of randomness (xorshift).
 struct Dice(u64);
 
