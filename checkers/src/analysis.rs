@@ -102,6 +102,14 @@ pub struct Undecided {
     pub known: Option<String>,
 }
 
+impl Undecided {
+    /// Nothing of a history was decided.
+    pub(crate) fn whole(history: &History, reason: impl Into<String>) -> Self {
+        let window = (0, (history.len() as u32).saturating_sub(1));
+        Self { key: None, window, reason: reason.into(), known: None }
+    }
+}
+
 /// What one checker says of one history.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Analysis {
@@ -172,8 +180,7 @@ impl Analysis {
             "{refused} of {listed} anomalies that were found did not stand up to their verification: \
              this is a fault of this checker"
         );
-        let window = (0, (history.len() as u32).saturating_sub(1));
-        self.undecided.push(Undecided { key: None, window, reason, known: None });
+        self.undecided.push(Undecided::whole(history, reason));
         let Self { checker, summary, anomalies, undecided, details, .. } = self;
         Self { details, ..Self::from_findings(&checker, summary, anomalies, undecided) }
     }

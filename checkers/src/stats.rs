@@ -64,13 +64,7 @@ impl Checker for Stats {
     fn check(&self, history: &History, _budget: &Budget) -> Analysis {
         let by_f = count(history);
         let faults = coverage(history);
-        let window = (0, (history.len() as u32).saturating_sub(1));
-        let vacuous = |reason: String| Undecided {
-            key: None,
-            window,
-            reason: format!("vacuous: {reason}"),
-            known: None,
-        };
+        let vacuous = |reason: String| Undecided::whole(history, format!("vacuous: {reason}"));
         let mut undecided = Vec::new();
         if by_f.is_empty() && !planted(Bug::NothingIsEnough) {
             undecided.push(vacuous("no operation was invoked".into()));

@@ -13,9 +13,9 @@ use deposed_history::{Call, Effect, Episode, History, Outcome, Value, ValueRef, 
 use rustc_hash::FxHashMap;
 
 use super::planted::{Bug, planted};
-use super::{LISTED_MAX, is_f, vacuous, whole};
+use super::{LISTED_MAX, is_f, vacuous};
 use crate::distribution::distribution;
-use crate::{Analysis, Anomaly, Budget, Checker, Undecided};
+use crate::{Analysis, Anomaly, Budget, Checker};
 
 /// The fault that makes nobody else lead.
 const HARMLESS: &str = "clock";
@@ -123,7 +123,7 @@ impl Checker for LeaseExpiry {
     fn check(&self, history: &History, _budget: &Budget) -> Analysis {
         let episodes = episodes(history);
         let (faults, keys) = (faults(&episodes), collect(history));
-        let (mut anomalies, mut count, mut refused) = (Vec::new(), 0u64, false);
+        let (mut anomalies, mut count) = (Vec::new(), 0u64);
         let (mut leases, mut ended, mut outlived) = (0u64, 0u64, Vec::new());
         for (name, key) in &keys {
             // Whoever put it again, or may have, gave it another lease.
@@ -153,10 +153,6 @@ impl Checker for LeaseExpiry {
                 late.zip(due).map(|(read, due)| outlives(history, *name, &lease, read, due)),
             );
             for anomaly in found {
-                if !self.confirmed(history, &episodes, *name, &anomaly) {
-                    refused = true;
-                    continue;
-                }
                 count += 1;
                 if anomalies.len() < LISTED_MAX {
                     anomalies.push(anomaly);
@@ -166,16 +162,6 @@ impl Checker for LeaseExpiry {
         let mut undecided = Vec::new();
         if ended == 0 && anomalies.is_empty() {
             undecided.push(vacuous(history, "no key was looked at after the end of its lease"));
-        }
-        if refused {
-            let reason = "what was found did not stand up to its verification: this is a fault of \
-                          this checker";
-            undecided.push(Undecided {
-                key: None,
-                window: whole(history),
-                reason: reason.into(),
-                known: None,
-            });
         }
         let summary = format!("{leases} leases, {ended} of them looked at after their end");
         let details = serde_json::json!({
@@ -188,6 +174,10 @@ impl Checker for LeaseExpiry {
             anomaly_count: count,
             ..Analysis::from_findings(self.name(), summary, anomalies, undecided)
         }
+        .verified(history, |anomaly| {
+            let put = history.op(anomaly.witness[0]).pair();
+            put.is_some_and(|(key, _)| self.confirmed(history, &episodes, key, anomaly))
+        })
     }
 }
 

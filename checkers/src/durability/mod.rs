@@ -39,7 +39,7 @@ fn whole(history: &History) -> (u32, u32) {
 
 /// Nothing succeeded that could have been judged.
 fn vacuous(history: &History, what: &str) -> Undecided {
-    Undecided { key: None, window: whole(history), reason: format!("vacuous: {what}"), known: None }
+    Undecided::whole(history, format!("vacuous: {what}"))
 }
 
 /// Tells calls of one function from others without comparing text for each.

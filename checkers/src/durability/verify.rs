@@ -1,5 +1,5 @@
-//! Checks anomalies of the counting checkers against the raw history, on its own: nothing here comes from
-//! what found them. It is plain, for it runs on a handful of anomalies.
+//! Checks anomalies of the counting checkers against the raw history, on its own: but for how an
+//! amount is read, nothing here comes from what found them. It is plain, for it runs on a handful of anomalies.
 
 use deposed_history::{Call, History, Outcome, ValueRef};
 use rustc_hash::{FxHashMap, FxHashSet};
@@ -31,6 +31,10 @@ fn answered<'h>(history: &'h History, f: &'h str, at: u32) -> Option<(&'h Call, 
 
 fn elements(list: ValueRef<'_>) -> impl Iterator<Item = ValueRef<'_>> {
     list.as_list().into_iter().flat_map(|list| list.iter())
+}
+
+fn is_list(value: ValueRef<'_>) -> bool {
+    value.is_nil() || value.as_list().is_some()
 }
 
 fn has(list: ValueRef<'_>, element: ValueRef<'_>) -> bool {
@@ -86,7 +90,6 @@ pub(super) fn set(history: &History, anomaly: &Anomaly) -> bool {
         name @ ("lost-element" | "stale-element") => {
             let Some(add) = calls(history, "add").find(witness) else { return false };
             let element = asked(history, add);
-            let is_list = |seen: ValueRef<'_>| seen.is_nil() || seen.as_list().is_some();
             let miss = told_of.find(|&(_, seen)| is_list(seen) && !has(seen, element));
             let Some((miss, _)) = miss else { return false };
             let acknowledged = calls(history, "add")
@@ -127,7 +130,6 @@ pub(super) fn queue(history: &History, anomaly: &Anomaly) -> bool {
             }
             let of_it = calls(history, "enqueue").find(|call| call.invoke == at);
             let left = of_it.and_then(|call| inside.get(&asked(history, call)));
-            let is_list = |seen: ValueRef<'_>| seen.is_nil() || seen.as_list().is_some();
             let is_untold = |drain: &Call| {
                 drain.outcome == Outcome::Info || !told(history, drain).is_some_and(is_list)
             };

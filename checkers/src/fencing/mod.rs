@@ -83,7 +83,7 @@ impl Checker for Fencing {
         match self.find(history, budget) {
             Ok(found) => self.conclude(history, found),
             Err(exhausted) => {
-                let undecided = vec![undecided(history, exhausted.to_string())];
+                let undecided = vec![Undecided::whole(history, exhausted.to_string())];
                 Analysis::from_findings(self.name(), "not decided", Vec::new(), undecided)
             }
         }
@@ -175,7 +175,8 @@ impl Fencing {
             "measures": measures,
             "violations": violations,
         });
-        let undecided = found.undecided.into_iter().map(|why| undecided(history, why)).collect();
+        let undecided =
+            found.undecided.into_iter().map(|why| Undecided::whole(history, why)).collect();
         let analysis = Analysis::from_findings(self.name(), summary, anomalies, undecided);
         Analysis { anomaly_count: count, details, ..analysis }
     }
@@ -207,9 +208,4 @@ fn exposure(verifier: &Verifier<'_>, kind: Kind, found: &mut Found) -> Value {
 fn listing(exposures: &Map<String, Value>) -> String {
     let names = exposures.iter().map(|(name, exposure)| format!("{} {name}", exposure["count"]));
     names.collect::<Vec<_>>().join(", ")
-}
-
-fn undecided(history: &History, reason: String) -> Undecided {
-    let window = (0, (history.len() as u32).saturating_sub(1));
-    Undecided { key: None, window, reason, known: None }
 }

@@ -247,12 +247,7 @@ impl Checker for Linearizable {
 pub(crate) fn vacuous(history: &History) -> Option<Undecided> {
     let has = |outcome| history.calls().iter().any(|call| call.outcome == outcome);
     let is_tested = has(Outcome::Ok) || has(Outcome::Fail) && !has(Outcome::Info);
-    (!is_tested).then(|| Undecided {
-        key: None,
-        window: (0, (history.len() as u32).saturating_sub(1)),
-        reason: "vacuous: no operation succeeded".into(),
-        known: None,
-    })
+    (!is_tested).then(|| Undecided::whole(history, "vacuous: no operation succeeded"))
 }
 
 /// What was found of all objects.

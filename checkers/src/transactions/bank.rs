@@ -81,9 +81,7 @@ impl Checker for Bank {
             }
         }
         let undecided = if reads == 0 {
-            let window = (0, (history.len() as u32).saturating_sub(1));
-            let reason = "vacuous: no read of the balances succeeded".into();
-            vec![Undecided { key: None, window, reason, known: None }]
+            vec![Undecided::whole(history, "vacuous: no read of the balances succeeded")]
         } else {
             Vec::new()
         };

@@ -49,10 +49,11 @@ impl Checker for LongFork {
         let cycles = reads.collect().and_then(|()| reads.cycles());
         let Reads { nodes, keys, reads, mut undecided, .. } = reads;
         if reads == 0 && undecided.is_empty() {
-            undecided.push(whole(history, "vacuous: no read of a group succeeded".into()));
+            undecided.push(Undecided::whole(history, "vacuous: no read of a group succeeded"));
         }
         let cycles = cycles.unwrap_or_else(|stop| {
-            undecided.push(whole(history, format!("{stop} before all reads were compared")));
+            undecided
+                .push(Undecided::whole(history, format!("{stop} before all reads were compared")));
             Cycles::default()
         });
         let forks: u64 = cycles.counts.values().sum();
@@ -70,11 +71,6 @@ impl Checker for LongFork {
         }
         .verified(history, |anomaly| is_fork(history, anomaly))
     }
-}
-
-fn whole(history: &History, reason: String) -> Undecided {
-    let window = (0, (history.len() as u32).saturating_sub(1));
-    Undecided { key: None, window, reason, known: None }
 }
 
 /// Bytes a call takes besides its edges.
@@ -196,7 +192,7 @@ impl<'h, 'b> Reads<'h, 'b> {
 
     fn open(&mut self, reason: String) {
         if self.undecided.len() < TOLD_MAX {
-            self.undecided.push(whole(self.history, reason));
+            self.undecided.push(Undecided::whole(self.history, reason));
         }
     }
 }
