@@ -1,7 +1,9 @@
 //! What a checker found: a verdict and the evidence for it.
 
-use deposed_history::History;
+use deposed_history::{History, Outcome};
 use serde::{Deserialize, Serialize};
+
+use crate::{Budget, Exhausted};
 
 /// The three answers, ordered so that the worst of several is their maximum.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -103,10 +105,22 @@ pub struct Undecided {
 }
 
 impl Undecided {
+    /// Nothing is known of a history from some event on.
+    pub(crate) fn since(history: &History, from: u32, reason: impl Into<String>) -> Self {
+        let last = (history.len() as u32).saturating_sub(1);
+        Self { key: None, window: (from, last), reason: reason.into(), known: None }
+    }
+
     /// Nothing of a history was decided.
     pub(crate) fn whole(history: &History, reason: impl Into<String>) -> Self {
-        let window = (0, (history.len() as u32).saturating_sub(1));
-        Self { key: None, window, reason: reason.into(), known: None }
+        Self::since(history, 0, reason)
+    }
+
+    /// Nothing could be judged, for want of what is missing; if no operation succeeded at all, that is
+    /// what is said.
+    pub(crate) fn untested(history: &History, missing: &str) -> Self {
+        let succeeded = history.calls().iter().any(|call| call.outcome == Outcome::Ok);
+        Self::whole(history, if succeeded { missing } else { "vacuous: no operation succeeded" })
     }
 }
 
@@ -167,21 +181,74 @@ impl Analysis {
         Self { verdict, anomalies, anomaly_count, undecided, ..Self::valid(checker, summary) }
     }
 
-    /// Takes back every anomaly that does not stand up when its witness is looked at once more in the raw
-    /// history: that is a fault of the checker, and leaves the verdict open.
-    pub(crate) fn verified(mut self, history: &History, stands: impl Fn(&Anomaly) -> bool) -> Self {
-        let listed = self.anomalies.len();
-        self.anomalies.retain(stands);
-        let refused = listed - self.anomalies.len();
-        if refused == 0 {
-            return self;
+    /// The budget ran out before anything was known.
+    pub(crate) fn exhausted(checker: &str, history: &History, why: Exhausted) -> Self {
+        let undecided = vec![Undecided::whole(history, why.to_string())];
+        Self::from_findings(checker, "not decided", Vec::new(), undecided)
+    }
+
+    /// Looks at the witness of every anomaly once more in the raw history, for as long as there is time.
+    /// Only those that stand are listed. One that does not is a fault of the checker, and leaves the
+    /// verdict open unless others stand; so does it if there is no time for any.
+    pub(crate) fn verified(
+        mut self,
+        history: &History,
+        budget: &Budget,
+        stands: impl Fn(&Anomaly) -> bool,
+    ) -> Self {
+        let (mut standing, mut refused) = (Vec::new(), 0u64);
+        let mut reasons = Vec::new();
+        for anomaly in std::mem::take(&mut self.anomalies) {
+            if let Err(exhausted) = budget.check() {
+                reasons.extend(standing.is_empty().then(|| {
+                    format!("{exhausted} before any of the anomalies that were found was verified")
+                }));
+                break;
+            }
+            match stands(&anomaly) {
+                true => standing.push(anomaly),
+                false => refused += 1,
+            }
         }
-        let reason = format!(
-            "{refused} of {listed} anomalies that were found did not stand up to their verification: \
-             this is a fault of this checker"
-        );
-        self.undecided.push(Undecided::whole(history, reason));
+        if refused > 0 {
+            reasons.push(format!(
+                "{refused} of the anomalies that were found did not stand up to their verification: \
+                 this is a fault of this checker"
+            ));
+        }
+        if reasons.is_empty() {
+            return Self { anomalies: standing, ..self };
+        }
+        self.anomalies = standing;
+        self.undecided.extend(reasons.into_iter().map(|why| Undecided::whole(history, why)));
         let Self { checker, summary, anomalies, undecided, details, .. } = self;
         Self { details, ..Self::from_findings(&checker, summary, anomalies, undecided) }
     }
+}
+
+/// Judges a history, and adds what is known if it is undecided only from some event on: whether what
+/// came before, judged by itself, is valid. What that means is said by `fine`, e.g. `keep to PL-2`.
+pub(crate) fn with_beginning(
+    history: &History,
+    fine: impl std::fmt::Display,
+    judge: impl Fn(&History) -> Analysis,
+) -> Analysis {
+    let mut analysis = judge(history);
+    let bare = analysis.undecided.iter().filter(|open| open.known.is_none());
+    let since = bare.map(|open| open.window.0).min().unwrap_or_default();
+    if analysis.verdict == Verdict::Unknown && since > 0 {
+        let beginning = history.beginning(since);
+        if judge(&beginning).verdict == Verdict::Valid {
+            let succeeded = beginning.calls().iter().filter(|call| call.outcome == Outcome::Ok);
+            let known = format!(
+                "the {} calls that succeeded before op {}, taken alone, {fine}",
+                succeeded.count(),
+                history.op(since).index(),
+            );
+            for open in &mut analysis.undecided {
+                open.known.get_or_insert_with(|| known.clone());
+            }
+        }
+    }
+    analysis
 }

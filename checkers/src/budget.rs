@@ -21,6 +21,9 @@ pub struct Budget {
     pub threads: usize,
 }
 
+/// Steps of a long loop between two looks at the clock.
+const STEPS_PER_LOOK: usize = 4096;
+
 /// Which limit was reached.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum Exhausted {
@@ -62,6 +65,19 @@ impl Budget {
         } else {
             Ok(())
         }
+    }
+
+    /// What a long loop goes over, with an error in the place of the first item there is no time for.
+    pub(crate) fn pace<I: IntoIterator>(
+        &self,
+        items: I,
+    ) -> impl Iterator<Item = Result<I::Item, Exhausted>> + use<'_, I> {
+        items.into_iter().enumerate().map(|(step, item)| {
+            if step.is_multiple_of(STEPS_PER_LOOK) {
+                self.check()?;
+            }
+            Ok(item)
+        })
     }
 
     /// Takes `bytes` from the memory budget, or errs and takes nothing.

@@ -12,8 +12,9 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use deposed_checkers::{
-    Analysis, Budget, Checker, Consistency, Linearizable, ListAppend, ModelKind, RwRegister,
-    Staleness, Verdict,
+    Analysis, Bank, Budget, Checker, Consistency, CounterBounds, LeaseExpiry, Linearizable,
+    ListAppend, LongFork, ModelKind, RwRegister, SetFull, Staleness, TotalQueue, UniqueIds,
+    Verdict,
 };
 use deposed_history::{Header, History, Op, OpType, Process, Value};
 use histories::{Shape, registers};
@@ -183,6 +184,89 @@ fn memory_limits_of_transactions_hold() {
             assert_eq!(budget.reserve(memory_max), Ok(()), "{name}: all of it is given back");
         }
         assert!(refused > 0 && decided > 0, "{name}: {refused} refused, {decided} decided");
+    }
+}
+
+/// Calls that succeed one after the other: what they do, ask for, and are told.
+fn history_of(calls: impl Iterator<Item = (&'static str, Value, Value)>) -> History {
+    let op = |kind, f, value| Op::new(kind, Process::Client(0), f, value);
+    let both = |(f, asked, told)| [op(OpType::Invoke, f, asked), op(OpType::Ok, f, told)];
+    let ops = (0..).zip(calls.flat_map(both)).map(|(index, op)| Op { index, time: index, ..op });
+    History::from_ops(Header::default(), &ops.collect::<Vec<Op>>())
+}
+
+/// Histories that are looked at from one end to the other, and how they are judged.
+fn long_ones() -> Vec<(Box<dyn Checker>, History)> {
+    let numbers = || (0..100_000).map(Value::Int);
+    let list = |values: &[Value]| Value::List(values.to_vec());
+    let up_to = |last: i64| Value::List((0..last).map(Value::Int).collect());
+    let mop = |f: &str, key: i64, value| list(&[f.into(), Value::Int(key), value]);
+    let added = |f| numbers().map(move |n| (f, n.clone(), n));
+    let ids = numbers().map(|n| ("generate", Value::Nil, n));
+    let taken = numbers().map(|n| ("dequeue", Value::Nil, n));
+    let sums = (1..100_000).map(|n| ("read", Value::Nil, Value::Int(n)));
+    let counted = sums.flat_map(|sum| [("add", Value::Int(1), Value::Int(1)), sum]);
+    let sets = (0..5_000).flat_map(|n| {
+        let add = ("add", Value::Int(n), Value::Int(n));
+        let read = ("read", Value::Nil, up_to(n + 1));
+        [Some(add), (n % 20 == 0).then_some(read)]
+    });
+    let balances = || Value::Map([("a".into(), Value::Int(1))].into());
+    let read = || ("read", Value::Nil, balances());
+    let lease = || Value::Map([("lease_ms".into(), Value::Int(0))].into());
+    let leases = numbers().flat_map(|key| {
+        let (put, gone) = (list(&[key.clone(), lease()]), list(&[key, Value::Nil]));
+        [("put-leased", put.clone(), put), ("read", gone.clone(), gone)]
+    });
+    let forks = (0..50_000).flat_map(|key| {
+        let of = |f, value: Value| list(&[mop(f, key, value)]);
+        let (write, read) = (of("w", Value::Int(1)), of("r", Value::Int(1)));
+        [("txn", write.clone(), write), ("txn", of("r", Value::Nil), read)]
+    });
+    vec![
+        (Box::new(UniqueIds), history_of(ids)),
+        (Box::new(TotalQueue), history_of(added("enqueue").chain(taken))),
+        (Box::new(CounterBounds), history_of(counted)),
+        (Box::new(SetFull::default()), history_of(sets.flatten())),
+        (Box::new(Bank::default()), history_of((0..100_000).map(|_| read()))),
+        (Box::new(LeaseExpiry { late_max_ns: 0 }), history_of(leases)),
+        (Box::new(LongFork), history_of(forks)),
+    ]
+}
+
+/// What does not search keeps to its time and memory too, and says so.
+#[test]
+fn limits_hold_where_nothing_is_searched() {
+    let _alone = alone();
+    for (checker, history) in long_ones() {
+        let name = checker.name();
+        let mut verdicts = Vec::new();
+        for memory_max in [1 << 10, 2 << 20, 8 << 20, 256 << 20] {
+            fs::write("/proc/self/clear_refs", "5").expect("Linux");
+            let before = peak();
+            let budget = Budget::new(|| Duration::ZERO, Duration::MAX, memory_max, 1);
+            let analysis = checker.check(&history, &budget);
+            let took = peak().saturating_sub(before);
+            if analysis.verdict == Verdict::Unknown && memory_max < 256 << 20 {
+                let said = format!("the memory budget of {} MiB ran out", memory_max >> 20);
+                assert!(reason(&analysis).starts_with(&said), "{analysis:?}");
+            }
+            let most = memory_max + memory_max / 10 + OVERHEAD;
+            assert!(took < most, "{name}: {took} of {memory_max} bytes");
+            assert_eq!(budget.reserve(memory_max), Ok(()), "{name}");
+            verdicts.push(analysis.verdict);
+        }
+        // A bank has one total, and so needs no memory.
+        let least = if name == "bank" { Verdict::Valid } else { Verdict::Unknown };
+        assert_eq!((verdicts[0], verdicts[3]), (least, Verdict::Valid), "{name}");
+
+        let time_max = Duration::from_millis(1);
+        let start = thread_time();
+        let budget = Budget::new(move || thread_time() - start, time_max, u64::MAX, 1);
+        let analysis = checker.check(&history, &budget);
+        let took = thread_time() - start;
+        assert!(reason(&analysis).starts_with("the time budget of 1ms ran out"), "{analysis:?}");
+        assert!(took < time_max.mul_f64(1.1) + TICK, "{name}: {took:?}");
     }
 }
 

@@ -83,7 +83,7 @@ fn transactions_are_judged_up_to_the_op() {
         assert_eq!(analysis.verdict, Verdict::Unknown, "{analysis:#?}");
         for open in &analysis.undecided {
             assert_eq!(open.window, (4, 7), "{open:?}");
-            let known = "the 2 transactions that succeeded before op 4, taken alone, keep to \
+            let known = "the 2 calls that succeeded before op 4, taken alone, keep to \
                          strict-serializable";
             assert_eq!(open.known.as_deref(), Some(known));
         }

@@ -3,7 +3,6 @@
 use deposed_history::{History, Outcome};
 
 use super::planted::{Bug, planted};
-use super::{vacuous, whole};
 use crate::{Analysis, Budget, Checker, Undecided};
 
 /// Measures the share of calls that succeeded, overall and in each window of time. A share below the
@@ -36,7 +35,7 @@ impl Checker for Availability {
         }
         let (ok, all) = windows.iter().fold((0, 0), |sum, w| (sum.0 + w.0, sum.1 + w.1));
         if all == 0 && !planted(Bug::NothingIsAvailable) {
-            let nothing = vec![vacuous(history, "no operation was invoked")];
+            let nothing = vec![Undecided::whole(history, "vacuous: no operation was invoked")];
             return Analysis::from_findings(self.name(), "no calls", Vec::new(), nothing);
         }
         let share = ok as f64 / all as f64;
@@ -46,16 +45,12 @@ impl Checker for Availability {
         let mut undecided = Vec::new();
         let missed = share < self.goal || planted(Bug::GoalIsNotEnough) && share == self.goal;
         if missed && !planted(Bug::GoalIgnored) {
-            undecided.push(Undecided {
-                key: None,
-                window: whole(history),
-                reason: format!(
-                    "{:.1} % of the calls succeeded, less than the {:.1} % asked for",
-                    share * 100.0,
-                    self.goal * 100.0
-                ),
-                known: None,
-            });
+            let reason = format!(
+                "{:.1} % of the calls succeeded, less than the {:.1} % asked for",
+                share * 100.0,
+                self.goal * 100.0
+            );
+            undecided.push(Undecided::whole(history, reason));
         }
         let summary = format!(
             "{:.1} % of {all} calls succeeded, {:.1} % in the worst twentieth of the run",

@@ -8,8 +8,9 @@
 use deposed_history::{History, Outcome, ValueRef};
 
 use super::planted::{Bug, planted};
-use super::{LISTED_MAX, is_f, vacuous, verify, whole};
-use crate::{Analysis, Anomaly, Budget, Checker, Undecided};
+use super::{LISTED_MAX, is_f, vacuous, verify};
+use crate::analysis::with_beginning;
+use crate::{Analysis, Anomaly, Budget, Checker, Exhausted, Undecided};
 
 /// Judges `add` (an amount, which may be negative, or a list of amounts added as one) and `read`.
 #[derive(Debug, Clone, Copy, Default)]
@@ -39,9 +40,22 @@ impl Checker for CounterBounds {
         "counter-bounds"
     }
 
-    fn check(&self, history: &History, _budget: &Budget) -> Analysis {
-        let Collected { mut steps, mut reads, odd_reads, odd_add } = collect(history);
-        steps.sort_by_key(|&(position, _)| position);
+    fn check(&self, history: &History, budget: &Budget) -> Analysis {
+        with_beginning(history, "are within the bounds", |history| {
+            self.judge(history, budget)
+                .unwrap_or_else(|why| Analysis::exhausted(self.name(), history, why))
+        })
+    }
+}
+
+/// Bytes a call takes, as vectors grow.
+const BYTES_PER_CALL: u64 = 3 * (2 * size_of::<(u32, Step)>() + size_of::<Read>()) as u64;
+
+impl CounterBounds {
+    fn judge(&self, history: &History, budget: &Budget) -> Result<Analysis, Exhausted> {
+        let _memory = budget.hold(history.calls().len() as u64 * BYTES_PER_CALL)?;
+        let Collected { mut steps, mut reads, odd_reads, odd_add } = collect(history, budget)?;
+        steps.sort_unstable_by_key(|&(position, _)| position);
         sweep(&steps, &mut reads);
         // What was added by then is not known.
         reads.retain(|read| odd_add.is_none_or(|odd| read.complete < odd));
@@ -58,25 +72,17 @@ impl Checker for CounterBounds {
         if let Some(invoke) = odd_add {
             let op = history.op(invoke);
             let reason = format!("op {}: no amounts can be added of {}", op.index(), op.value());
-            let window = (invoke, whole(history).1);
-            undecided.push(Undecided { key: None, window, reason, known: None });
-        } else if anomalies.is_empty() && !succeeded(history) {
-            undecided.push(vacuous(history, "no add or read succeeded"));
+            undecided.push(Undecided::since(history, invoke, reason));
+        } else if anomalies.is_empty() {
+            undecided.extend(vacuous(history, &["add", "read"]));
         }
         let summary = format!("{} reads, {count} out of bounds", reads.len());
-        Analysis {
+        let analysis = Analysis {
             anomaly_count: count,
             ..Analysis::from_findings(self.name(), summary, anomalies, undecided)
-        }
-        .verified(history, |anomaly| verify::counter(history, anomaly))
+        };
+        Ok(analysis.verified(history, budget, |anomaly| verify::counter(history, anomaly)))
     }
-}
-
-/// Whether there was a counter at all.
-fn succeeded(history: &History) -> bool {
-    let (mut adds, mut is_read) = (is_f(history, "add"), is_f(history, "read"));
-    let mut ok = history.calls().iter().filter(|call| call.outcome == Outcome::Ok);
-    ok.any(|call| adds(call.invoke) || is_read(call.invoke))
 }
 
 /// What a history says of a counter.
@@ -91,10 +97,11 @@ struct Collected {
     odd_add: Option<u32>,
 }
 
-fn collect(history: &History) -> Collected {
+fn collect(history: &History, budget: &Budget) -> Result<Collected, Exhausted> {
     let (mut adds, mut is_read) = (is_f(history, "add"), is_f(history, "read"));
     let Collected { mut steps, mut reads, mut odd_reads, mut odd_add } = Collected::default();
-    for call in history.calls() {
+    for call in budget.pace(history.calls()) {
+        let call = call?;
         if adds(call.invoke) {
             if call.outcome == Outcome::Fail && !planted(Bug::FailedIncrementsCount) {
                 continue;
@@ -126,7 +133,7 @@ fn collect(history: &History) -> Collected {
             reads.push(Read { invoke: call.invoke, complete, value, lower: 0, upper: 0 });
         }
     }
-    Collected { steps, reads, odd_reads, odd_add }
+    Ok(Collected { steps, reads, odd_reads, odd_add })
 }
 
 /// An amount, or the sum of several that were added as one.

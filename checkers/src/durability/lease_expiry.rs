@@ -13,9 +13,10 @@ use deposed_history::{Call, Effect, Episode, History, Outcome, Value, ValueRef, 
 use rustc_hash::FxHashMap;
 
 use super::planted::{Bug, planted};
-use super::{LISTED_MAX, is_f, vacuous};
+use super::{LISTED_MAX, is_f};
 use crate::distribution::distribution;
-use crate::{Analysis, Anomaly, Budget, Checker};
+use crate::linearizable::Reservation;
+use crate::{Analysis, Anomaly, Budget, Checker, Exhausted, Undecided};
 
 /// The fault that makes nobody else lead.
 const HARMLESS: &str = "clock";
@@ -120,12 +121,28 @@ impl Checker for LeaseExpiry {
         "lease-expiry"
     }
 
-    fn check(&self, history: &History, _budget: &Budget) -> Analysis {
+    fn check(&self, history: &History, budget: &Budget) -> Analysis {
+        self.judge(history, budget)
+            .unwrap_or_else(|why| Analysis::exhausted(self.name(), history, why))
+    }
+}
+
+/// Bytes a key takes, as the vector and the table of them grow.
+const BYTES_PER_KEY: u64 =
+    3 * (size_of::<(ValueRef<'_>, Key)>() + size_of::<(ValueRef<'_>, usize)>() + 1) as u64;
+
+/// Bytes a read takes, as the vector of those of a key grows.
+const BYTES_PER_READ: u64 = 2 * size_of::<Read>() as u64;
+
+impl LeaseExpiry {
+    fn judge(&self, history: &History, budget: &Budget) -> Result<Analysis, Exhausted> {
+        let mut memory = Reservation::new(budget);
         let episodes = episodes(history);
-        let (faults, keys) = (faults(&episodes), collect(history));
+        let (faults, keys) = (faults(&episodes), collect(history, &mut memory)?);
         let (mut anomalies, mut count) = (Vec::new(), 0u64);
         let (mut leases, mut ended, mut outlived) = (0u64, 0u64, Vec::new());
-        for (name, key) in &keys {
+        for key in budget.pace(&keys) {
+            let (name, key) = key?;
             // Whoever put it again, or may have, gave it another lease.
             let once = key.puts == 1 || planted(Bug::LastPutCounts);
             let Some(lease) = key.lease.filter(|_| once) else { continue };
@@ -161,7 +178,8 @@ impl Checker for LeaseExpiry {
         }
         let mut undecided = Vec::new();
         if ended == 0 && anomalies.is_empty() {
-            undecided.push(vacuous(history, "no key was looked at after the end of its lease"));
+            let none = "no key was looked at after the end of its lease";
+            undecided.push(Undecided::untested(history, none));
         }
         let summary = format!("{leases} leases, {ended} of them looked at after their end");
         let details = serde_json::json!({
@@ -169,15 +187,15 @@ impl Checker for LeaseExpiry {
             "looked_at_after_their_end": ended,
             "measures": { "lease_outlived": distribution(&outlived) },
         });
-        Analysis {
+        let analysis = Analysis {
             details,
             anomaly_count: count,
             ..Analysis::from_findings(self.name(), summary, anomalies, undecided)
-        }
-        .verified(history, |anomaly| {
+        };
+        Ok(analysis.verified(history, budget, |anomaly| {
             let put = history.op(anomaly.witness[0]).pair();
             put.is_some_and(|(key, _)| self.confirmed(history, &episodes, key, anomaly))
-        })
+        }))
     }
 }
 
@@ -189,11 +207,16 @@ fn lost(lease: &Lease, read: &Read) -> bool {
 }
 
 /// Every key with its lease and what was read of it, in the order of their first calls.
-fn collect(history: &History) -> Vec<(ValueRef<'_>, Key)> {
+fn collect<'h>(
+    history: &'h History,
+    memory: &mut Reservation<'_>,
+) -> Result<Vec<(ValueRef<'h>, Key)>, Exhausted> {
     let (mut is_put, mut is_read) = (is_f(history, "put-leased"), is_f(history, "read"));
     let mut place: FxHashMap<ValueRef<'_>, usize> = FxHashMap::default();
     let mut keys: Vec<(ValueRef<'_>, Key)> = Vec::new();
-    for call in history.calls() {
+    let mut reads_count = 0;
+    for call in memory.budget.pace(history.calls()) {
+        let call = call?;
         let (put, read) = (is_put(call.invoke), is_read(call.invoke));
         let Some((name, _)) = history.op(call.invoke).pair().filter(|_| put || read) else {
             continue;
@@ -202,6 +225,8 @@ fn collect(history: &History) -> Vec<(ValueRef<'_>, Key)> {
             keys.push((name, Key::default()));
             keys.len() - 1
         });
+        reads_count += u64::from(read);
+        memory.hold(keys.len() as u64 * BYTES_PER_KEY + reads_count * BYTES_PER_READ)?;
         let key = &mut keys[at].1;
         let may_have = match call.outcome {
             Outcome::Ok => true,
@@ -223,7 +248,7 @@ fn collect(history: &History) -> Vec<(ValueRef<'_>, Key)> {
             });
         }
     }
-    keys
+    Ok(keys)
 }
 
 impl LeaseExpiry {

@@ -25,21 +25,21 @@ pub use set_full::SetFull;
 pub use total_queue::TotalQueue;
 pub use unique_ids::UniqueIds;
 
-use deposed_history::{History, Symbol};
+use deposed_history::{History, Outcome, Symbol};
 
 use crate::Undecided;
 
 /// At most this many anomalies of one kind are listed; all are counted.
 const LISTED_MAX: usize = 16;
 
-/// The window of a whole history.
-fn whole(history: &History) -> (u32, u32) {
-    (0, (history.len() as u32).saturating_sub(1))
-}
-
-/// Nothing succeeded that could have been judged.
-fn vacuous(history: &History, what: &str) -> Undecided {
-    Undecided::whole(history, format!("vacuous: {what}"))
+/// What is said where no call of any of these functions succeeded.
+fn vacuous(history: &History, functions: &[&str]) -> Option<Undecided> {
+    let mut are: Vec<_> = functions.iter().map(|name| is_f(history, name)).collect();
+    let mut ok = history.calls().iter().filter(|call| call.outcome == Outcome::Ok);
+    let succeeded = ok.any(|call| are.iter_mut().any(|is| is(call.invoke)));
+    (!succeeded).then(|| {
+        Undecided::whole(history, format!("vacuous: no {} succeeded", functions.join(" or ")))
+    })
 }
 
 /// Tells calls of one function from others without comparing text for each.

@@ -17,8 +17,10 @@ use deposed_history::{History, Outcome, ValueRef};
 use rustc_hash::FxHashMap;
 
 use super::planted::{Bug, planted};
-use super::{LISTED_MAX, is_f, vacuous, verify, whole};
-use crate::{Analysis, Anomaly, Budget, Checker, Undecided};
+use super::{LISTED_MAX, is_f, verify};
+use crate::analysis::with_beginning;
+use crate::linearizable::Reservation;
+use crate::{Analysis, Anomaly, Budget, Checker, Exhausted, Undecided};
 
 /// Judges a set by all of its reads.
 #[derive(Debug, Clone, Copy, Default)]
@@ -63,9 +65,27 @@ impl Checker for SetFull {
         "set-full"
     }
 
-    fn check(&self, history: &History, _budget: &Budget) -> Analysis {
-        let (reads, odd) = reads(history);
-        let elements = elements(history, &reads);
+    fn check(&self, history: &History, budget: &Budget) -> Analysis {
+        with_beginning(history, "lose nothing", |history| {
+            self.judge(history, budget)
+                .unwrap_or_else(|why| Analysis::exhausted(self.name(), history, why))
+        })
+    }
+}
+
+/// Bytes an element takes besides the reads that saw it, as the vector and the table of them grow.
+const BYTES_PER_ELEMENT: u64 =
+    3 * (size_of::<(ValueRef<'_>, Element)>() + size_of::<(ValueRef<'_>, usize)>() + 1) as u64;
+
+/// Bytes that an element takes for each read that saw it, as the list of those grows.
+const BYTES_PER_SEEN: u64 = 2 * size_of::<u32>() as u64;
+
+impl SetFull {
+    fn judge(&self, history: &History, budget: &Budget) -> Result<Analysis, Exhausted> {
+        let _reads = budget.hold((2 * size_of::<Read>() * history.calls().len()) as u64)?;
+        let mut memory = Reservation::new(budget);
+        let Reads { reads, odd } = reads(history, budget)?;
+        let elements = elements(history, &reads, &mut memory)?;
         let mut counts: BTreeMap<&str, u64> =
             ["stable", "stale", "lost", "never_read", "duplicated", "unexpected"]
                 .map(|name| (name, 0))
@@ -74,7 +94,8 @@ impl Checker for SetFull {
         let mut anomalies: Vec<Anomaly> = Vec::new();
         let mut found = 0u64;
         let mut worst_stale_ns = 0u64;
-        for (value, element) in &elements {
+        for element in budget.pace(&elements) {
+            let (value, element) = element?;
             let mut report = |anomaly: Anomaly| {
                 found += 1;
                 if anomalies.len() < LISTED_MAX {
@@ -95,7 +116,9 @@ impl Checker for SetFull {
             }
             let fate = match fate(element, &reads) {
                 // A read of which nothing is known may have seen it again.
-                Fate::Lost(read) if odd.is_some_and(|odd| odd > reads[read as usize].invoke) => {
+                Fate::Lost(read)
+                    if odd.is_some_and(|(_, last)| last > reads[read as usize].invoke) =>
+                {
                     Fate::Stale(read)
                 }
                 fate => fate,
@@ -120,14 +143,13 @@ impl Checker for SetFull {
         }
         let decided = counts["stable"] + counts["stale"] + counts["lost"];
         let mut undecided = Vec::new();
-        if let Some(invoke) = odd {
+        if let Some((invoke, _)) = odd {
             let op = history.op(invoke);
             let reason = format!("the read of op {} tells no list of elements", op.index());
-            let window = (invoke, whole(history).1);
-            undecided.push(Undecided { key: None, window, reason, known: None });
+            undecided.push(Undecided::since(history, invoke, reason));
         } else if decided == 0 && anomalies.is_empty() {
             let none = "no element was both acknowledged and read afterwards";
-            undecided.push(vacuous(history, none));
+            undecided.push(Undecided::untested(history, none));
         }
         let summary = format!(
             "{} elements, {} reads: {} stable, {} stale, {} lost, {} never read",
@@ -140,38 +162,53 @@ impl Checker for SetFull {
         );
         let mut details = serde_json::json!(counts);
         details["worst_stale_ns"] = worst_stale_ns.into();
-        Analysis {
+        let analysis = Analysis {
             anomaly_count: found,
             details,
             ..Analysis::from_findings(self.name(), summary, anomalies, undecided)
-        }
-        .verified(history, |anomaly| verify::set(history, anomaly))
+        };
+        Ok(analysis.verified(history, budget, |anomaly| verify::set(history, anomaly)))
     }
 }
 
-/// Completed reads, in the order of their invocations, and the last that tells no list.
-fn reads(history: &History) -> (Vec<Read>, Option<u32>) {
+/// Completed reads.
+struct Reads {
+    /// Those that tell a list, in the order of their invocations.
+    reads: Vec<Read>,
+    /// The invocations of the first and of the last that tells none.
+    odd: Option<(u32, u32)>,
+}
+
+fn reads(history: &History, budget: &Budget) -> Result<Reads, Exhausted> {
     let mut is_read = is_f(history, "read");
     let (mut reads, mut odd) = (Vec::new(), None);
-    let ok = history.calls().iter().filter(|call| call.outcome == Outcome::Ok);
-    for call in ok.filter(|call| is_read(call.invoke)) {
-        let Some(complete) = call.complete else { continue };
+    for call in budget.pace(history.calls()) {
+        let call = call?;
+        let ok = call.outcome == Outcome::Ok && is_read(call.invoke);
+        let Some(complete) = call.complete.filter(|_| ok) else { continue };
         let value = history.op(complete).value();
         if value.is_nil() || value.as_list().is_some() {
             reads.push(Read { invoke: call.invoke, complete });
         } else {
-            odd = Some(call.invoke);
+            odd = Some((odd.map_or(call.invoke, |(first, _)| first), call.invoke));
         }
     }
-    (reads, odd)
+    Ok(Reads { reads, odd })
 }
 
 /// Every element that was added or seen, in the order of its first appearance.
-fn elements<'h>(history: &'h History, reads: &[Read]) -> Vec<(ValueRef<'h>, Element)> {
+fn elements<'h>(
+    history: &'h History,
+    reads: &[Read],
+    memory: &mut Reservation<'_>,
+) -> Result<Vec<(ValueRef<'h>, Element)>, Exhausted> {
+    let budget = memory.budget;
+    let mut seen_count = 0;
     let mut adds = is_f(history, "add");
     let mut order: Vec<(ValueRef<'h>, Element)> = Vec::new();
     let mut place: FxHashMap<ValueRef<'h>, usize> = FxHashMap::default();
-    for call in history.calls() {
+    for call in budget.pace(history.calls()) {
+        let call = call?;
         let failed = call.outcome == Outcome::Fail && !planted(Bug::FailedAddsCount);
         if failed || !adds(call.invoke) {
             continue;
@@ -188,9 +225,10 @@ fn elements<'h>(history: &'h History, reads: &[Read]) -> Vec<(ValueRef<'h>, Elem
             let known = end.into_iter().chain(element.known).min();
             element.known = known;
         }
+        memory.hold(order.len() as u64 * BYTES_PER_ELEMENT)?;
     }
-    for (number, read) in reads.iter().enumerate() {
-        let number = number as u32;
+    for (number, read) in (0u32..).zip(reads) {
+        budget.check()?;
         let seen = history.op(read.complete).value();
         for value in seen.as_list().into_iter().flat_map(|list| list.iter()) {
             let at = *place.entry(value).or_insert_with(|| {
@@ -205,9 +243,12 @@ fn elements<'h>(history: &'h History, reads: &[Read]) -> Vec<(ValueRef<'h>, Elem
             element.seen.push(number);
             let seen = Some(read.complete).filter(|_| !planted(Bug::SeenIsNotKnown));
             element.known = [element.known, seen].into_iter().flatten().min();
+            seen_count += 1;
+            let elements = order.len() as u64 * BYTES_PER_ELEMENT;
+            memory.hold(elements + seen_count * BYTES_PER_SEEN)?;
         }
     }
-    order
+    Ok(order)
 }
 
 /// Decides one element. The last read that missed it is found by walking back over the reads that

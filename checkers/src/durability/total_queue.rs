@@ -8,8 +8,9 @@ use deposed_history::{History, Outcome, ValueRef};
 use rustc_hash::FxHashMap;
 
 use super::planted::{Bug, planted};
-use super::{LISTED_MAX, is_f, vacuous, verify, whole};
-use crate::{Analysis, Anomaly, Budget, Checker, Undecided};
+use super::{LISTED_MAX, is_f, vacuous, verify};
+use crate::linearizable::Reservation;
+use crate::{Analysis, Anomaly, Budget, Checker, Exhausted, Undecided};
 
 /// Judges `enqueue v`, `dequeue` (completes with `v`) and `drain` (completes with a list).
 ///
@@ -39,8 +40,20 @@ impl Checker for TotalQueue {
         "total-queue"
     }
 
-    fn check(&self, history: &History, _budget: &Budget) -> Analysis {
-        let (fates, unseen) = collect(history);
+    fn check(&self, history: &History, budget: &Budget) -> Analysis {
+        self.judge(history, budget)
+            .unwrap_or_else(|why| Analysis::exhausted(self.name(), history, why))
+    }
+}
+
+/// Bytes an element takes, as the vector and the table of them grow.
+const BYTES_PER_ELEMENT: u64 =
+    3 * (size_of::<(ValueRef<'_>, Fate)>() + size_of::<(ValueRef<'_>, usize)>() + 1) as u64;
+
+impl TotalQueue {
+    fn judge(&self, history: &History, budget: &Budget) -> Result<Analysis, Exhausted> {
+        let mut memory = Reservation::new(budget);
+        let (fates, unseen) = collect(history, &mut memory)?;
         let (mut lost, mut unexpected, mut duplicated, mut recovered) = (0, 0, 0, 0);
         let mut acknowledged = 0;
         let (mut lost_witness, mut unexpected_witness) = (Vec::new(), Vec::new());
@@ -72,19 +85,19 @@ impl Checker for TotalQueue {
             let listed = lost_witness.iter().take(LISTED_MAX);
             anomalies.extend(listed.map(|(v, f)| lost_one(*v, f, certainly_lost, lost)));
         } else if lost > 0 {
-            undecided.push(Undecided {
-                key: None,
-                window: whole(history),
-                reason: format!(
-                    "{lost} acknowledged elements never came out, but {} dequeues and {} drains \
-                     crashed or told nothing, and may have taken them",
-                    unseen.dequeues, unseen.drains
-                ),
-                known: None,
-            });
+            let reason = format!(
+                "{lost} acknowledged elements never came out, but {} dequeues and {} drains \
+                 crashed or told nothing, and may have taken them",
+                unseen.dequeues, unseen.drains
+            );
+            let known = format!(
+                "the other {} acknowledged elements came out, and nothing that was not put in",
+                acknowledged - lost
+            );
+            undecided.push(Undecided { known: Some(known), ..Undecided::whole(history, reason) });
         }
-        if acknowledged == 0 && anomalies.is_empty() {
-            undecided.push(vacuous(history, "no enqueue ever succeeded"));
+        if anomalies.is_empty() {
+            undecided.extend(vacuous(history, &["enqueue", "dequeue", "drain"]));
         }
         let count = unexpected + certainly_lost;
         let summary = format!(
@@ -100,12 +113,12 @@ impl Checker for TotalQueue {
             ("crashed_dequeues", unseen.dequeues),
             ("crashed_drains", unseen.drains),
         ]);
-        Analysis {
+        let analysis = Analysis {
             anomaly_count: count,
             details: serde_json::json!(figures),
             ..Analysis::from_findings(self.name(), summary, anomalies, undecided)
-        }
-        .verified(history, |anomaly| verify::queue(history, anomaly))
+        };
+        Ok(analysis.verified(history, budget, |anomaly| verify::queue(history, anomaly)))
     }
 }
 
@@ -123,20 +136,26 @@ impl Unseen {
     }
 }
 
-fn collect(history: &History) -> (Vec<(ValueRef<'_>, Fate)>, Unseen) {
+fn collect<'h>(
+    history: &'h History,
+    memory: &mut Reservation<'_>,
+) -> Result<(Vec<(ValueRef<'h>, Fate)>, Unseen), Exhausted> {
     let mut enqueues = is_f(history, "enqueue");
     let (mut dequeues, mut drains) = (is_f(history, "dequeue"), is_f(history, "drain"));
     let mut order: Vec<(ValueRef<'_>, Fate)> = Vec::new();
     let mut place: FxHashMap<ValueRef<'_>, usize> = FxHashMap::default();
     let mut unseen = Unseen::default();
+    let budget = memory.budget;
     let mut fate_of = |value, change: &mut dyn FnMut(&mut Fate)| {
         let at = *place.entry(value).or_insert_with(|| {
             order.push((value, Fate::default()));
             order.len() - 1
         });
         change(&mut order[at].1);
+        memory.hold(order.len() as u64 * BYTES_PER_ELEMENT)
     };
-    for call in history.calls() {
+    for call in budget.pace(history.calls()) {
+        let call = call?;
         let completed = call.complete.map(|complete| history.op(complete).value());
         if enqueues(call.invoke) {
             if call.outcome == Outcome::Fail {
@@ -146,13 +165,13 @@ fn collect(history: &History) -> (Vec<(ValueRef<'_>, Fate)>, Unseen) {
                 fate.attempts += 1;
                 fate.acknowledged += u64::from(call.outcome == Outcome::Ok);
                 fate.enqueue.get_or_insert(call.invoke);
-            });
+            })?;
         } else if dequeues(call.invoke) {
             match (call.outcome, completed) {
                 (Outcome::Ok, Some(value)) if !value.is_nil() => fate_of(value, &mut |fate| {
                     fate.dequeued += 1;
                     fate.dequeue.get_or_insert(call.invoke);
-                }),
+                })?,
                 (Outcome::Info, _) if planted(Bug::CrashedDequeuesIgnored) => {}
                 (Outcome::Info, _) if planted(Bug::DequeuesTakeAll) => unseen.drains += 1,
                 (Outcome::Info, _) => unseen.dequeues += 1,
@@ -172,11 +191,11 @@ fn collect(history: &History) -> (Vec<(ValueRef<'_>, Fate)>, Unseen) {
                 fate_of(value, &mut |fate| {
                     fate.dequeued += 1;
                     fate.dequeue.get_or_insert(call.invoke);
-                });
+                })?;
             }
         }
     }
-    (order, unseen)
+    Ok((order, unseen))
 }
 
 fn lost_one(value: ValueRef<'_>, fate: &Fate, certainly: u64, lost: u64) -> Anomaly {

@@ -5,7 +5,8 @@ use rustc_hash::FxHashMap;
 
 use super::planted::{Bug, planted};
 use super::{LISTED_MAX, is_f, vacuous, verify};
-use crate::{Analysis, Anomaly, Budget, Checker};
+use crate::linearizable::Reservation;
+use crate::{Analysis, Anomaly, Budget, Checker, Exhausted};
 
 /// Judges `generate` calls, whose completed value is the id.
 #[derive(Debug, Clone, Copy, Default)]
@@ -16,15 +17,28 @@ impl Checker for UniqueIds {
         "unique-ids"
     }
 
-    fn check(&self, history: &History, _budget: &Budget) -> Analysis {
+    fn check(&self, history: &History, budget: &Budget) -> Analysis {
+        self.judge(history, budget)
+            .unwrap_or_else(|why| Analysis::exhausted(self.name(), history, why))
+    }
+}
+
+/// Bytes an id takes, in a table that may just be growing.
+const BYTES_PER_ID: u64 = 3 * (size_of::<(ValueRef<'_>, u32)>() as u64 + 1);
+
+impl UniqueIds {
+    fn judge(&self, history: &History, budget: &Budget) -> Result<Analysis, Exhausted> {
+        let mut memory = Reservation::new(budget);
         let mut generates = is_f(history, "generate");
         let mut first: FxHashMap<ValueRef<'_>, u32> = FxHashMap::default();
         let mut anomalies = Vec::new();
         let mut duplicated = 0u64;
         let mut acknowledged = 0u64;
-        for call in
-            history.calls().iter().filter(|c| generates(c.invoke) || planted(Bug::AllCallsGenerate))
-        {
+        for call in budget.pace(history.calls()) {
+            let call = call?;
+            if !generates(call.invoke) && !planted(Bug::AllCallsGenerate) {
+                continue;
+            }
             let ended = call.outcome == Outcome::Ok || planted(Bug::OpenIdsCount);
             let Some(complete) = call.complete.filter(|_| ended) else { continue };
             acknowledged += 1;
@@ -38,20 +52,17 @@ impl Checker for UniqueIds {
                 }
             } else {
                 first.insert(id, call.invoke);
+                memory.hold(first.len() as u64 * BYTES_PER_ID)?;
             }
         }
-        let undecided = if acknowledged == 0 {
-            vec![vacuous(history, "no id was ever generated")]
-        } else {
-            Vec::new()
-        };
+        let undecided = vacuous(history, &["generate"]).into_iter().collect();
         let summary = format!("{acknowledged} ids, {duplicated} of them handed out before");
-        Analysis {
+        let analysis = Analysis {
             details: serde_json::json!({ "acknowledged": acknowledged, "duplicated": duplicated }),
             anomaly_count: duplicated,
             ..Analysis::from_findings(self.name(), summary, anomalies, undecided)
-        }
-        .verified(history, |anomaly| verify::duplicate_id(history, anomaly))
+        };
+        Ok(analysis.verified(history, budget, |anomaly| verify::duplicate_id(history, anomaly)))
     }
 }
 

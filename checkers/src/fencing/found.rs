@@ -48,8 +48,8 @@ pub(super) struct Found {
     pub(super) measures: BTreeMap<&'static str, Vec<i64>>,
     /// Counts that are neither.
     pub(super) counts: BTreeMap<&'static str, u64>,
-    /// Why something could not be judged.
-    pub(super) undecided: Vec<String>,
+    /// What could not be judged from which position on, and why.
+    pub(super) undecided: Vec<(u32, String)>,
 }
 
 impl Found {

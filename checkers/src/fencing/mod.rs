@@ -61,6 +61,7 @@ pub use verify::verify;
 use deposed_history::History;
 use serde_json::{Map, Value, json};
 
+use crate::analysis::with_beginning;
 use crate::budget::Exhausted;
 use crate::distribution::distribution;
 use crate::{Analysis, Anomaly, Budget, Checker, Undecided};
@@ -80,13 +81,10 @@ impl Checker for Fencing {
     }
 
     fn check(&self, history: &History, budget: &Budget) -> Analysis {
-        match self.find(history, budget) {
+        with_beginning(history, "break no claim", |history| match self.find(history, budget) {
             Ok(found) => self.conclude(history, found),
-            Err(exhausted) => {
-                let undecided = vec![Undecided::whole(history, exhausted.to_string())];
-                Analysis::from_findings(self.name(), "not decided", Vec::new(), undecided)
-            }
-        }
+            Err(exhausted) => Analysis::exhausted(self.name(), history, exhausted),
+        })
     }
 }
 
@@ -110,15 +108,19 @@ impl Fencing {
             sweep(&facts, &self.claims, &mut found);
         }
         if facts.is_empty() {
-            found.undecided.push("vacuous: nothing was acquired, written or read".into());
+            let reason = "vacuous: nothing was acquired, written or read";
+            found.undecided.push((0, reason.into()));
         }
         for &position in &facts.oddities {
             let op = history.op(position);
             let (index, process, f) = (op.index(), op.process(), op.f());
-            found.undecided.push(format!("op {index} ({process}'s {f}) is in no known shape"));
+            let reason = format!("op {index} ({process}'s {f}) is in no known shape");
+            found.undecided.push((position, reason));
         }
         if facts.oddity_count > facts.oddities.len() as u64 {
-            found.undecided.push(format!("{} such ops in all", facts.oddity_count));
+            let first = facts.oddities.iter().min().copied().unwrap_or_default();
+            let reason = format!("{} such ops in all", facts.oddity_count);
+            found.undecided.push((first, reason));
         }
         Ok(found)
     }
@@ -175,24 +177,27 @@ impl Fencing {
             "measures": measures,
             "violations": violations,
         });
-        let undecided =
-            found.undecided.into_iter().map(|why| Undecided::whole(history, why)).collect();
+        let undecided = found.undecided.into_iter();
+        let undecided = undecided.map(|(from, why)| Undecided::since(history, from, why)).collect();
         let analysis = Analysis::from_findings(self.name(), summary, anomalies, undecided);
         Analysis { anomaly_count: count, details, ..analysis }
     }
 }
 
 /// Keeps what the verifier confirms; the second says what it refused.
-fn prove(verifier: &Verifier<'_>, told: Vec<Anomaly>) -> (Vec<Anomaly>, Vec<String>) {
+fn prove(verifier: &Verifier<'_>, told: Vec<Anomaly>) -> (Vec<Anomaly>, Vec<(u32, String)>) {
     let (mut proven, mut refused) = (Vec::new(), Vec::new());
     for anomaly in told {
         match verifier.verify(&anomaly) {
             Ok(()) => proven.push(anomaly),
-            Err(why) => refused.push(format!(
-                "a {} that was found did not stand up to its verification ({why}): this is a fault \
-                 of the checker, please report it with the history",
-                anomaly.name
-            )),
+            Err(why) => {
+                let reason = format!(
+                    "a {} that was found did not stand up to its verification ({why}): this is a \
+                     fault of the checker, please report it with the history",
+                    anomaly.name
+                );
+                refused.push((0, reason));
+            }
         }
     }
     (proven, refused)

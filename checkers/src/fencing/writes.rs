@@ -158,12 +158,13 @@ impl<'h> Judge<'_, 'h> {
     fn lost(&self, marks: &mut Marks, gone: &mut Gone, found: &mut Found) {
         let Some(authority) = self.authority(&mut marks.seen) else {
             if self.claims.durability && !self.acknowledged.is_empty() {
-                found.undecided.push(format!(
+                let reason = format!(
                     "{} writes to {} were acknowledged, and nothing tells what became of them: \
                      collect its log or take a snapshot when all has settled",
                     self.acknowledged.len(),
                     self.resource
-                ));
+                );
+                found.undecided.push((0, reason));
             }
             return;
         };

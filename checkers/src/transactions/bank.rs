@@ -6,7 +6,7 @@ use deposed_history::{Call, History, Outcome, ValueRef};
 use serde_json::json;
 
 use super::planted::{Bug, planted};
-use crate::{Analysis, Anomaly, Budget, Checker, Undecided};
+use crate::{Analysis, Anomaly, Budget, Checker, Exhausted, Undecided};
 
 /// Anomalies of one name that are shown; all are counted.
 const SHOWN_MAX: usize = 8;
@@ -43,10 +43,18 @@ impl Checker for Bank {
         "bank"
     }
 
-    fn check(&self, history: &History, _budget: &Budget) -> Analysis {
+    fn check(&self, history: &History, budget: &Budget) -> Analysis {
+        self.judge(history, budget)
+            .unwrap_or_else(|why| Analysis::exhausted(self.name(), history, why))
+    }
+}
+
+impl Bank {
+    fn judge(&self, history: &History, budget: &Budget) -> Result<Analysis, Exhausted> {
         let (mut expected, mut reads, mut wrong) = (None, 0u64, 0u64);
         let mut anomalies: Vec<Anomaly> = Vec::new();
-        for call in history.calls() {
+        for call in budget.pace(history.calls()) {
+            let call = call?;
             let acknowledged = call.outcome == Outcome::Ok || planted(Bug::UnfinishedReadsJudged);
             let Some(complete) = call.complete.filter(|_| acknowledged) else { continue };
             if history.op(call.invoke).f() != "read" && !planted(Bug::TransfersJudged) {
@@ -81,39 +89,20 @@ impl Checker for Bank {
             }
         }
         let undecided = if reads == 0 {
-            vec![Undecided::whole(history, "vacuous: no read of the balances succeeded")]
+            vec![Undecided::untested(history, "no read of the balances succeeded")]
         } else {
             Vec::new()
         };
         let summary = format!("{reads} reads of all balances, {wrong} of them wrong");
         let total = expected.map(|expected| expected.total.to_string());
-        Analysis {
+        let analysis = Analysis {
             details: json!({ "reads": reads, "total": total, "wrong": wrong }),
             anomaly_count: wrong,
             ..Analysis::from_findings(self.name(), summary, anomalies, undecided)
-        }
-        .verified(history, |anomaly| self.stands(history, anomaly))
+        };
+        Ok(analysis.verified(history, budget, |anomaly| self.stands(history, anomaly)))
     }
-}
 
-fn sum(value: ValueRef<'_>) -> i128 {
-    let balances = value.as_map().into_iter().flat_map(|map| map.iter());
-    balances.filter_map(|(_, balance)| balance.as_int().map(i128::from)).sum()
-}
-
-/// The accounts of a read. `1`, `"1"` and `:1` are one account: JSON has only text for keys.
-fn accounts(value: ValueRef<'_>) -> BTreeSet<String> {
-    value.as_map().into_iter().flat_map(|map| map.iter()).map(|(key, _)| account(key)).collect()
-}
-
-fn account(key: ValueRef<'_>) -> String {
-    if planted(Bug::AccountsByKind) {
-        return format!("{key:?}");
-    }
-    key.as_str().map_or_else(|| key.to_string(), str::to_owned)
-}
-
-impl Bank {
     fn wrong<'h>(&self, value: ValueRef<'h>, expected: &Expected) -> Option<Wrong<'h>> {
         let Some(map) = value.as_map() else {
             return Some(Wrong::NotBalances(value)).filter(|_| !planted(Bug::BalancesOfAnyKind));
@@ -240,4 +229,21 @@ impl Bank {
             _ => false,
         }
     }
+}
+
+fn sum(value: ValueRef<'_>) -> i128 {
+    let balances = value.as_map().into_iter().flat_map(|map| map.iter());
+    balances.filter_map(|(_, balance)| balance.as_int().map(i128::from)).sum()
+}
+
+/// The accounts of a read. `1`, `"1"` and `:1` are one account: JSON has only text for keys.
+fn accounts(value: ValueRef<'_>) -> BTreeSet<String> {
+    value.as_map().into_iter().flat_map(|map| map.iter()).map(|(key, _)| account(key)).collect()
+}
+
+fn account(key: ValueRef<'_>) -> String {
+    if planted(Bug::AccountsByKind) {
+        return format!("{key:?}");
+    }
+    key.as_str().map_or_else(|| key.to_string(), str::to_owned)
 }

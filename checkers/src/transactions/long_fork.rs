@@ -15,6 +15,7 @@ use super::cycles::{self, Cycle, Cycles};
 use super::graph::{Edges, Rel, Stop};
 use super::level::OrderKind;
 use super::planted::{Bug, planted};
+use crate::analysis::with_beginning;
 use crate::{Analysis, Anomaly, Budget, Checker, Undecided};
 
 /// Open questions that are told.
@@ -45,17 +46,23 @@ impl Checker for LongFork {
     }
 
     fn check(&self, history: &History, budget: &Budget) -> Analysis {
+        with_beginning(history, "fork nowhere", |history| self.judge(history, budget))
+    }
+}
+
+impl LongFork {
+    fn judge(&self, history: &History, budget: &Budget) -> Analysis {
         let mut reads = Reads::new(history, budget);
         let cycles = reads.collect().and_then(|()| reads.cycles());
         let Reads { nodes, keys, reads, mut undecided, .. } = reads;
-        if reads == 0 && undecided.is_empty() {
-            undecided.push(Undecided::whole(history, "vacuous: no read of a group succeeded"));
-        }
         let cycles = cycles.unwrap_or_else(|stop| {
             undecided
                 .push(Undecided::whole(history, format!("{stop} before all reads were compared")));
             Cycles::default()
         });
+        if reads == 0 && undecided.is_empty() {
+            undecided.push(Undecided::untested(history, "no read of a group succeeded"));
+        }
         let forks: u64 = cycles.counts.values().sum();
         let anomalies = cycles.shown.iter().map(|cycle| fork(history, &nodes, cycle)).collect();
         let keys = keys.len();
@@ -69,7 +76,7 @@ impl Checker for LongFork {
                 undecided,
             )
         }
-        .verified(history, |anomaly| is_fork(history, anomaly))
+        .verified(history, budget, |anomaly| is_fork(history, anomaly))
     }
 }
 
@@ -104,7 +111,8 @@ impl<'h, 'b> Reads<'h, 'b> {
     fn collect(&mut self) -> Result<(), Stop> {
         let history = self.history;
         let _nodes = self.budget.hold(BYTES_PER_CALL * history.calls().len() as u64)?;
-        for call in history.calls() {
+        for call in self.budget.pace(history.calls()) {
+            let call = call?;
             let invoked = history.op(call.invoke).value();
             let completed = call.complete.map(|at| history.op(at).value()).filter(|v| !v.is_nil());
             let is_ok = call.outcome == Outcome::Ok;
@@ -119,7 +127,10 @@ impl<'h, 'b> Reads<'h, 'b> {
                 }
             } else if !planted(Bug::ForkOddIgnored) {
                 let index = self.index(call.invoke);
-                self.open(format!("op {index} neither writes one key nor reads a group: {value}"));
+                self.open(
+                    call.invoke,
+                    format!("op {index} neither writes one key nor reads a group: {value}"),
+                );
             }
         }
         Ok(())
@@ -159,9 +170,12 @@ impl<'h, 'b> Reads<'h, 'b> {
             && !planted(Bug::ForkTwiceIgnored)
         {
             let (before, index) = (self.index(before), self.index(invoke));
-            self.open(format!(
-                "ops {before} and {index} both write key {key}: each key must be written once"
-            ));
+            self.open(
+                invoke,
+                format!(
+                    "ops {before} and {index} both write key {key}: each key must be written once"
+                ),
+            );
         }
     }
 
@@ -178,7 +192,7 @@ impl<'h, 'b> Reads<'h, 'b> {
             let (key, value) = (*key, *value.get_or_insert(seen));
             if value != seen && !planted(Bug::ForkValuesIgnored) {
                 let index = self.index(invoke);
-                self.open(format!(
+                self.open(invoke, format!(
                     "op {index} says that key {key} is {seen}, another one that it is {value}: each \
                      key must be written once"
                 ));
@@ -190,9 +204,10 @@ impl<'h, 'b> Reads<'h, 'b> {
         self.history.op(position).index()
     }
 
-    fn open(&mut self, reason: String) {
+    /// Nothing is decided from a call on.
+    fn open(&mut self, invoke: u32, reason: String) {
         if self.undecided.len() < TOLD_MAX {
-            self.undecided.push(Undecided::whole(self.history, reason));
+            self.undecided.push(Undecided::since(self.history, invoke, reason));
         }
     }
 }

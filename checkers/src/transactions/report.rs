@@ -11,7 +11,7 @@ use super::graph::Stop;
 use super::level::{self, Consistency};
 use super::txns::Txns;
 use super::verify::{Workload, verify};
-use crate::{Analysis, Anomaly, Undecided, Verdict};
+use crate::{Analysis, Anomaly, Undecided};
 
 /// Something that was not decided.
 #[derive(Debug)]
@@ -191,39 +191,7 @@ impl Report {
     }
 }
 
-/// Adds what is known of a history that is undecided only from some event on: whether what came
-/// before, judged by itself, has the level.
-pub(crate) fn with_beginning(
-    history: &History,
-    level: Consistency,
-    judge: impl Fn(&History) -> Analysis,
-) -> Analysis {
-    let mut analysis = judge(history);
-    let bare = analysis.undecided.iter().filter(|open| open.known.is_none());
-    let since = bare.map(|open| open.window.0).min().unwrap_or_default();
-    if analysis.verdict == Verdict::Unknown && since > 0 {
-        let beginning = history.beginning(since);
-        if judge(&beginning).verdict == Verdict::Valid {
-            let calls = beginning.calls().iter();
-            let known = format!(
-                "the {} transactions that succeeded before op {}, taken alone, keep to {level}",
-                calls.filter(|call| call.outcome == Outcome::Ok).count(),
-                history.op(since).index(),
-            );
-            for open in &mut analysis.undecided {
-                open.known.get_or_insert_with(|| known.clone());
-            }
-        }
-    }
-    analysis
-}
-
 fn undecided(history: &History, open: Open) -> Undecided {
     let Open { reason, since, known } = open;
-    Undecided {
-        key: None,
-        window: (since, (history.len() as u32).saturating_sub(1)),
-        reason,
-        known,
-    }
+    Undecided { known, ..Undecided::since(history, since, reason) }
 }

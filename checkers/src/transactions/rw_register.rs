@@ -18,9 +18,10 @@ use super::interner::NONE;
 use super::level::Consistency;
 use super::order::Span;
 use super::planted::{Bug, planted};
-use super::report::{Open, Report, with_beginning};
+use super::report::{Open, Report};
 use super::txns::Txns;
 use super::verify::Workload;
+use crate::analysis::with_beginning;
 use crate::{Analysis, Budget, Checker};
 
 /// Judges transactions whose micro-operations are `["w", key, value]` and `["r", key, value]`. Each
@@ -56,7 +57,8 @@ impl Checker for RwRegister {
     }
 
     fn check(&self, history: &History, budget: &Budget) -> Analysis {
-        with_beginning(history, self.consistency, |history| self.judge_whole(history, budget))
+        let fine = format!("keep to {}", self.consistency);
+        with_beginning(history, fine, |history| self.judge_whole(history, budget))
     }
 }
 

@@ -265,7 +265,7 @@ fn queue_oracle(events: &[Event]) -> Verdict {
         || !taken(&missing, crashed("dequeue"), crashed("drain"))
     {
         Verdict::Invalid
-    } else if !missing.is_empty() || put.is_empty() {
+    } else if !missing.is_empty() || !events.iter().any(|(_, kind, ..)| *kind == OK) {
         Verdict::Unknown
     } else {
         Verdict::Valid

@@ -2,8 +2,12 @@
 
 use deposed_history::{Header, History, Op, OpType, Process, Value};
 
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
 use crate::{
-    Analysis, Availability, Budget, Checker, CounterBounds, SetFull, TotalQueue, UniqueIds, Verdict,
+    Analysis, Availability, Budget, Checker, CounterBounds, LeaseExpiry, SetFull, TotalQueue,
+    UniqueIds, Verdict,
 };
 
 mod definitions;
@@ -211,15 +215,81 @@ fn calls_of_the_wrong_shape_leave_open_what_they_may_explain() {
     let (seven, odd_read) = (read(7.into()), read("x".into()));
     let added = open("op 2: no amounts can be added of \"x\"");
     assert_eq!(judge(bounds, &[one.clone(), odd.clone(), seven.clone()]), added);
-    assert_eq!(judge(bounds, &[seven, odd]).0, Verdict::Invalid);
+    assert_eq!(judge(bounds, &[seven, odd.clone()]).0, Verdict::Invalid);
     assert_eq!(judge(bounds, std::slice::from_ref(&one)).0, Verdict::Valid);
     let frobnicated = call("frobnicate", 1.into(), 1.into());
     assert_eq!(judge(bounds, &[frobnicated]), open("vacuous: no add or read succeeded"));
     let untold = open("the read of op 4 tells no list of elements");
     assert_eq!(judge(set, &[one.clone(), read(ints(&[])), odd_read.clone()]), untold);
+    // Of what came before, it is told whether it is fine.
+    let known = |checker: &dyn Checker, calls: &[[Event; 2]]| {
+        let undecided = check(checker, &calls.concat()).undecided.remove(0);
+        (undecided.window, undecided.known)
+    };
+    let fine = |what| Some(format!("the 2 calls that succeeded before op 4, taken alone, {what}"));
+    let (sum, seen) = (read(1.into()), read(ints(&[1])));
+    let (within, kept) = (fine("are within the bounds"), fine("lose nothing"));
+    assert_eq!(known(bounds, &[one.clone(), sum.clone(), odd.clone(), sum]), ((4, 7), within));
+    assert_eq!(known(set, &[one.clone(), seen, odd_read.clone()]), ((4, 5), kept));
+    assert_eq!(known(set, &[one.clone(), read(ints(&[])), odd_read.clone()]), ((4, 5), None));
     assert_eq!(judge(set, &[one, odd_read, read(ints(&[]))]).0, Verdict::Invalid);
-    let (put, drain) = (call("enqueue", 1.into(), 1.into()), call("drain", Value::Nil, 5.into()));
-    assert_eq!(judge(&TotalQueue, &[put, drain]).0, Verdict::Unknown);
+    let put = |n: i64| call("enqueue", n.into(), n.into());
+    let (take, drain) =
+        (call("dequeue", Value::Nil, 1.into()), call("drain", Value::Nil, 5.into()));
+    assert_eq!(judge(&TotalQueue, &[put(1), drain.clone()]).0, Verdict::Unknown);
+    let kept = "the other 1 acknowledged elements came out, and nothing that was not put in";
+    assert_eq!(known(&TotalQueue, &[put(1), put(2), take, drain]), ((0, 7), Some(kept.into())));
+}
+
+/// Only where nothing succeeded at all is a history vacuous; where what succeeded tells nothing, that is
+/// said.
+#[test]
+fn a_history_in_which_anything_succeeded_is_not_vacuous() {
+    let nil = || Value::Nil;
+    let lease = || Value::List(vec!["k".into(), Value::Nil]);
+    let unread = "no element was both acknowledged and read afterwards";
+    let unended = "no key was looked at after the end of its lease";
+    let set: &dyn Checker = &SetFull::default();
+    let cases = [
+        (set, "add", 1.into(), 1.into(), Some(unread)),
+        (set, "read", nil(), ints(&[]), Some(unread)),
+        (&TotalQueue, "dequeue", nil(), nil(), None),
+        (&CounterBounds, "add", 1.into(), 1.into(), None),
+        (&CounterBounds, "read", nil(), 0.into(), None),
+        (&UniqueIds, "generate", nil(), 1.into(), None),
+        (&LeaseExpiry { late_max_ns: 0 }, "put-leased", lease(), lease(), Some(unended)),
+    ];
+    for (checker, f, asked, told, missing) in cases {
+        let judge = |kind| check(checker, &call(0, f, kind, asked.clone(), told.clone()));
+        let failed = judge(FAIL);
+        assert_eq!(failed.verdict, Verdict::Unknown, "{failed:?}");
+        assert!(failed.undecided[0].reason.starts_with("vacuous: no "), "{failed:?}");
+        let succeeded = judge(OK);
+        let reason = succeeded.undecided.first().map(|open| open.reason.as_str());
+        assert_eq!(reason, missing, "{succeeded:?}");
+    }
+}
+
+/// Where the time runs out before what was found is verified, nothing is claimed; what was verified by
+/// then stays.
+#[test]
+fn what_there_is_no_time_to_verify_is_not_claimed() {
+    let ids: Vec<_> = (0..4).map(|_| call(0, "generate", OK, Value::Nil, 7.into())).collect();
+    let history = history(&ids.concat());
+    // Each look at the clock takes a second.
+    let judge = |seconds| {
+        let looks = AtomicU64::new(0);
+        let clock = move || Duration::from_secs(looks.fetch_add(1, Ordering::Relaxed));
+        let budget = Budget::new(clock, Duration::from_secs(seconds), u64::MAX, 1);
+        UniqueIds.check(&history, &budget)
+    };
+    let (none, some, all) = (judge(0), judge(1), judge(9));
+    let reason = "the time budget of 0ns ran out before any of the anomalies that were found was \
+                  verified";
+    assert_eq!((none.verdict, none.undecided[0].reason.as_str()), (Verdict::Unknown, reason));
+    assert_eq!((some.verdict, some.anomalies.len()), (Verdict::Invalid, 1));
+    assert_eq!((all.verdict, all.anomalies.len()), (Verdict::Invalid, 3));
+    assert_eq!((some.anomaly_count, all.anomaly_count), (3, 3));
 }
 
 /// How many random histories: `DEPOSED_FUZZ`, or a few thousand.

@@ -457,4 +457,7 @@ fn an_event_in_no_known_shape_is_undecided() {
     let analysis = check(odd);
     assert_eq!(analysis.verdict, Verdict::Unknown);
     assert!(analysis.undecided[0].reason.contains("no known shape"));
+    assert_eq!(analysis.undecided[0].window.0, 2);
+    let known = "the 1 calls that succeeded before op 2, taken alone, break no claim";
+    assert_eq!(analysis.undecided[0].known.as_deref(), Some(known));
 }

@@ -25,9 +25,10 @@ use super::isolation::Isolation;
 use super::level::{Consistency, OrderKind};
 use super::order::{Span, add_order};
 use super::planted::{Bug, planted};
-use super::report::{Open, Report, with_beginning};
+use super::report::{Open, Report};
 use super::txns::Txns;
 use super::verify::Workload;
+use crate::analysis::with_beginning;
 use crate::parallel::both;
 use crate::{Analysis, Budget, Checker};
 use edges::{Added, Data};
@@ -49,7 +50,8 @@ impl Checker for ListAppend {
     }
 
     fn check(&self, history: &History, budget: &Budget) -> Analysis {
-        with_beginning(history, self.consistency, |history| self.judge_whole(history, budget))
+        let fine = format!("keep to {}", self.consistency);
+        with_beginning(history, fine, |history| self.judge_whole(history, budget))
     }
 }
 

@@ -7,11 +7,12 @@ use super::every_level::{self, Truth};
 use super::oracle::Small;
 use super::simulator::Random;
 use super::{fuzz, level};
+use crate::analysis::with_beginning;
 use crate::transactions::certificate::{Because, Certificate, Found, Happened, Proof, Step};
 use crate::transactions::decode::Reads;
 use crate::transactions::isolation::Isolation;
 use crate::transactions::level::OrderKind;
-use crate::transactions::report::{Report, with_beginning};
+use crate::transactions::report::Report;
 use crate::transactions::txns::Txns;
 use crate::transactions::verify::Workload;
 use crate::{Analysis, Budget, Verdict};
@@ -49,7 +50,7 @@ fn judge(small: &Small, history: &History, name: &str, lies: &[Certificate<'_>])
         }
         Report::new("liar", level(name), workload(small)).conclude(&txns, found)
     };
-    with_beginning(history, level(name), judge)
+    with_beginning(history, format!("keep to {}", level(name)), judge)
 }
 
 const fn workload(small: &Small) -> Workload {
@@ -275,7 +276,7 @@ fn a_witness_that_does_not_hold_is_told_as_that() {
         );
         assert_eq!(open.window, (2, 3));
         let known = open.known.as_deref().unwrap_or_default();
-        assert!(known.starts_with("the 1 transactions that succeeded before op"), "{open:?}");
+        assert!(known.starts_with("the 1 calls that succeeded before op"), "{open:?}");
         assert!(known.ends_with("taken alone, keep to serializable"), "{open:?}");
         // A second one, that is true only if 7 was read.
         let proof = Proof::Garbage { reader: 2, key, value: ValueRef::Int(7) };
