@@ -1,6 +1,8 @@
 //! How long it takes to judge fencing. `cargo bench -p deposed-checkers --bench fencing`
 
 use std::hint::black_box;
+use std::thread::available_parallelism;
+use std::time::Duration;
 
 use criterion::{Criterion, criterion_group, criterion_main};
 use deposed_checkers::{Budget, Checker, Fencing, Verdict};
@@ -13,6 +15,7 @@ const EVENTS: usize = 1_000_000;
 
 fn a_million_events(c: &mut Criterion) {
     let mut group = c.benchmark_group("fencing, 1M events");
+    let all = available_parallelism().map_or(2, usize::from).max(2);
     group.sample_size(10);
     let cases = [
         ("right", Mistake::Nothing, Verdict::Valid),
@@ -21,12 +24,15 @@ fn a_million_events(c: &mut Criterion) {
     ];
     for (name, mistake, verdict) in cases {
         let history = history(EVENTS, mistake, 42);
-        group.bench_function(name, |b| {
-            b.iter(|| {
-                let analysis = Fencing::default().check(black_box(&history), &Budget::unlimited());
-                assert_eq!(analysis.verdict, verdict, "{}", analysis.summary);
+        for threads in [1, all] {
+            let budget = Budget::new(|| Duration::ZERO, Duration::MAX, u64::MAX, threads);
+            group.bench_function(format!("{name}, {threads} threads"), |b| {
+                b.iter(|| {
+                    let analysis = Fencing::default().check(black_box(&history), &budget);
+                    assert_eq!(analysis.verdict, verdict, "{}", analysis.summary);
+                });
             });
-        });
+        }
     }
 }
 

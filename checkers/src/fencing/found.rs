@@ -74,6 +74,28 @@ impl Found {
         }
     }
 
+    /// Adds what was found elsewhere.
+    pub(super) fn add(&mut self, other: Self) {
+        let Self { violations, exposures, measures, counts, undecided } = other;
+        for (kinds, more) in [(&mut self.violations, violations), (&mut self.exposures, exposures)]
+        {
+            for (name, kind) in more {
+                let known = kinds.entry(name).or_default();
+                known.count += kind.count;
+                known.sizes.extend(kind.sizes);
+                known.told.extend(kind.told);
+                known.told.truncate(LISTED_MAX);
+            }
+        }
+        for (name, values) in measures {
+            self.measures.entry(name).or_default().extend(values);
+        }
+        for (name, by) in counts {
+            self.count(name, by);
+        }
+        self.undecided.extend(undecided);
+    }
+
     /// Notes a figure.
     pub(super) fn measure(&mut self, name: &'static str, ns: i64) {
         self.measures.entry(name).or_default().push(ns);

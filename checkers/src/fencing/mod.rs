@@ -64,6 +64,7 @@ use serde_json::{Map, Value, json};
 use crate::analysis::with_beginning;
 use crate::budget::Exhausted;
 use crate::distribution::distribution;
+use crate::parallel::in_parallel;
 use crate::{Analysis, Anomaly, Budget, Checker, Undecided};
 use facts::Facts;
 use found::{Found, Kind, NAMES};
@@ -102,10 +103,17 @@ impl Fencing {
 
     fn sweep(&self, history: &History, budget: &Budget) -> Result<Found, Exhausted> {
         let facts = Facts::of(history, budget)?;
-        let mut found = Found::default();
-        for sweep in [tokens::judge, holds::judge, writes::judge, leaders::judge] {
+        type Sweep = fn(&Facts<'_>, &Claims, &mut Found);
+        let sweeps: Vec<Sweep> = vec![tokens::judge, holds::judge, writes::judge, leaders::judge];
+        let swept = in_parallel(budget.threads, sweeps, |sweep| {
             budget.check()?;
+            let mut found = Found::default();
             sweep(&facts, &self.claims, &mut found);
+            Ok(found)
+        });
+        let mut found = Found::default();
+        for of_one in swept {
+            found.add(of_one?);
         }
         if facts.is_empty() {
             let reason = "vacuous: nothing was acquired, written or read";

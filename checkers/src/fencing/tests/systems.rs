@@ -1,5 +1,7 @@
 //! Whole systems: right ones are not blamed, and every planted mistake is named.
 
+use std::time::Duration;
+
 use crate::{Analysis, Budget, Checker, Fencing, Verdict};
 
 use super::script::names;
@@ -21,6 +23,19 @@ fn a_system_that_is_right_is_never_blamed() {
     for seed in 0..20 {
         let analysis = check(Mistake::Nothing, seed);
         assert_eq!(analysis.verdict, Verdict::Valid, "seed {seed}: {:#?}", analysis);
+    }
+}
+
+/// What is found does not depend on how many threads look for it.
+#[test]
+fn threads_change_nothing() {
+    for mistake in [Mistake::Nothing, Mistake::DeposedServes, Mistake::ComparesNothing] {
+        let history = history(EVENTS, mistake, 1);
+        let judge = |threads| {
+            let budget = Budget::new(|| Duration::ZERO, Duration::MAX, u64::MAX, threads);
+            Fencing::default().check(&history, &budget)
+        };
+        assert_eq!(judge(1), judge(4), "{mistake:?}");
     }
 }
 
