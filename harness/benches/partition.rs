@@ -3,7 +3,7 @@
 //!
 //! `cargo bench -p deposed --bench partition` cuts 50 times; `-- --cuts 200` cuts more often. It needs root.
 //!
-//! Three moments are measured, all from the end of the choice: when the undo is written and synced here, when
+//! Three moments are measured, all from the end of the choice: when the fault is written down here, when
 //! the last node has said that its rules are in force, and, from outside of any agent, when the last of the
 //! datagrams was sent that still passed a cut link. Each node sends one to each other every millisecond.
 //! All clocks are this machine's monotonic one.
@@ -116,7 +116,7 @@ fn main() {
     let runtime = tokio::runtime::Runtime::new().unwrap();
     let mut took = runtime.block_on(cut(&lab, &probe, cuts));
     println!("{cuts} partitions of {} nodes, from the decision, in ms:", spec.nodes);
-    tell_of("the undo is written here               ", &mut took.written);
+    tell_of("it is written down here                ", &mut took.written);
     tell_of("the last packet has passed a cut link  ", &mut took.passed);
     tell_of("every node has said that it is in force", &mut took.said);
     println!("load {}", std::fs::read_to_string("/proc/loadavg").unwrap().trim());

@@ -1,5 +1,5 @@
-//! What would have to be undone if this process died now: a file of the run folder, written and
-//! synced before anything is applied.
+//! What would have to be undone if this process died now: a file of the run folder, written before
+//! anything is applied, and synced if the nodes do not know by themselves how to undo it.
 //!
 //! Lines are JSON objects, either an [`Entry`] or `{"undone": ID}`. A line that was cut short by a
 //! crash was not acted upon and is passed over.
@@ -30,7 +30,7 @@ pub struct Entry {
     pub fault: String,
     /// The nodes it touches.
     pub nodes: Vec<String>,
-    /// How to undo it. A fault that only its own system can undo has no script.
+    /// How to undo it, where that stands in no journal of a node.
     pub undo: Vec<Undo>,
 }
 
@@ -64,12 +64,14 @@ impl Journal {
         Ok(Self { file: Arc::new(Mutex::new(file)) })
     }
 
-    /// Records, durably, that a fault is about to be applied.
+    /// Records that a fault is about to be applied; durably, if something is to be undone from here. What
+    /// nodes have in journals of their own need not wait for this machine's disk, which may be busy.
     ///
     /// # Errors
     /// If it cannot be written; then the fault must not be applied.
     pub async fn begin(&self, entry: Entry) -> io::Result<()> {
-        self.append(Line::Entry(entry)).await
+        let sync = !entry.undo.is_empty();
+        self.append(Line::Entry(entry), sync).await
     }
 
     /// Records that a fault was seen to be gone.
@@ -77,17 +79,17 @@ impl Journal {
     /// # Errors
     /// If it cannot be written; then the fault is undone once more, in vain, by whoever heals next.
     pub async fn undone(&self, id: u64) -> io::Result<()> {
-        self.append(Line::Undone { undone: id }).await
+        self.append(Line::Undone { undone: id }, true).await
     }
 
-    async fn append(&self, line: Line) -> io::Result<()> {
+    async fn append(&self, line: Line, sync: bool) -> io::Result<()> {
         let mut bytes = serde_json::to_vec(&line)?;
         bytes.push(b'\n');
         let file = Arc::clone(&self.file);
         let write = move || {
             let mut file = file.lock().unwrap_or_else(PoisonError::into_inner);
             file.write_all(&bytes)?;
-            file.sync_data()
+            if sync { file.sync_data() } else { Ok(()) }
         };
         tokio::task::spawn_blocking(write).await.map_err(io::Error::other)?
     }

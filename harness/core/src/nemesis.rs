@@ -104,8 +104,9 @@ pub trait Nemesis: Send {
     /// for itself is taken.
     async fn repeat(&mut self, cx: &FaultContext, earlier: &Choice) -> Result<Choice, FaultError>;
 
-    /// How to undo `choice`: idempotent shell scripts, by node. Recorded before the fault is
-    /// applied, so that it can be undone without this process.
+    /// How to undo `choice`: idempotent shell scripts, by node, for what the nodes do not record by
+    /// themselves before they apply it. Recorded before the fault is applied, so that it can be undone
+    /// without this process.
     fn undo(&self, cx: &FaultContext, choice: &Choice) -> Vec<(String, String)>;
 
     /// Applies it on all its nodes in parallel, under a name that is unique among the injections of a
