@@ -10,6 +10,7 @@ use rustc_hash::FxHashMap;
 
 use super::planted::{Bug, planted};
 use crate::budget::{Budget, Exhausted};
+use crate::parallel::both;
 
 /// Stands for no position and no number.
 pub(super) const NONE: u32 = u32::MAX;
@@ -301,22 +302,23 @@ impl<'h> Facts<'h> {
             ids: vec![NONE; history.symbol_count()],
             more_ids: FxHashMap::default(),
         };
-        for calls in history.calls().chunks(STRIDE) {
-            budget.check()?;
-            for call in calls {
-                if reader.call(call).is_none() {
-                    reader.odd(call.invoke);
-                }
-            }
-        }
-        for position in 0..history.len() as u32 {
-            if (position as usize).is_multiple_of(STRIDE) {
-                budget.check()?;
-            }
-            match reader.payloads.line(position) {
-                Some(Some(line)) => reader.log(position, line),
-                Some(None) => reader.odd(position),
-                None => {}
+        let payloads = reader.payloads;
+        let (calls, lines) = both(
+            budget.threads,
+            || {
+                history.calls().chunks(STRIDE).try_for_each(|calls| {
+                    budget.check()?;
+                    reader.calls(calls);
+                    Ok(())
+                })
+            },
+            || lines(payloads, history.len() as u32, budget),
+        );
+        calls?;
+        for (position, line) in lines? {
+            match line {
+                Some(line) => reader.log(position, line),
+                None => reader.odd(position),
             }
         }
         Ok(reader.finish())
@@ -350,7 +352,30 @@ impl<'h> Facts<'h> {
     }
 }
 
+/// The lines of logs, each with its position, among so many events; `None` for what is in no known shape.
+fn lines<'h>(
+    payloads: Payloads<'h>,
+    events: u32,
+    budget: &Budget,
+) -> Result<Vec<(u32, Option<Line<'h>>)>, Exhausted> {
+    let mut lines = Vec::new();
+    for start in (0..events).step_by(STRIDE) {
+        budget.check()?;
+        let positions = start..events.min(start + STRIDE as u32);
+        lines.extend(positions.filter_map(|at| Some((at, payloads.line(at)?))));
+    }
+    Ok(lines)
+}
+
 impl<'h> Reader<'h> {
+    fn calls(&mut self, calls: &[Call]) {
+        for call in calls {
+            if self.call(call).is_none() {
+                self.odd(call.invoke);
+            }
+        }
+    }
+
     fn odd(&mut self, position: u32) {
         self.facts.oddity_count += 1;
         if self.facts.oddities.len() < ODDITIES_MAX {

@@ -83,7 +83,7 @@ impl Checker for Fencing {
 
     fn check(&self, history: &History, budget: &Budget) -> Analysis {
         with_beginning(history, "break no claim", |history| match self.find(history, budget) {
-            Ok(found) => self.conclude(history, found),
+            Ok(found) => self.conclude(history, found, budget.threads),
             Err(exhausted) => Analysis::exhausted(self.name(), history, exhausted),
         })
     }
@@ -133,10 +133,10 @@ impl Fencing {
         Ok(found)
     }
 
-    fn conclude(&self, history: &History, mut found: Found) -> Analysis {
+    fn conclude(&self, history: &History, mut found: Found, threads: usize) -> Analysis {
         let kinds = || found.violations.values().chain(found.exposures.values());
-        let verifier =
-            Verifier::of(history, &self.claims, kinds().flat_map(|kind| kind.told.iter()));
+        let told = kinds().flat_map(|kind| kind.told.iter());
+        let verifier = Verifier::of(history, &self.claims, told, threads);
         let mut anomalies: Vec<Anomaly> = Vec::new();
         let (mut count, mut names) = (0, Vec::new());
         let mut violations = Map::new();

@@ -2,6 +2,8 @@
 //! nothing of what the sweeps have read.
 
 use std::collections::BTreeSet;
+use std::hash::Hash;
+use std::ops::Range;
 
 use deposed_history::fencing::{Asked, Line, Payloads, Seen, Token};
 use deposed_history::{History, Outcome, Process, Symbol};
@@ -10,11 +12,21 @@ use rustc_hash::{FxHashMap, FxHashSet};
 use super::Claims;
 use super::event::{Event, event};
 use crate::Anomaly;
+use crate::parallel::in_parallel;
+
+/// Events that are looked at in one go.
+const STRIDE: u32 = 1 << 16;
 
 /// What anomalies are about, and where in the history there is more about it.
 pub(super) struct Raw<'a> {
     pub(super) history: &'a History,
     pub(super) claims: &'a Claims,
+    places: Places<'a>,
+}
+
+/// Where in a history there is something of what was noted, in the order of the events.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Places<'a> {
     /// Calls and lines of logs with one of the ids, by resource and id.
     of_id: FxHashMap<(&'a str, &'a str), Vec<u32>>,
     /// Grants, renewals, releases and what is noted of them with one of the tokens, by resource
@@ -27,40 +39,17 @@ pub(super) struct Raw<'a> {
     /// Resources that have a log of their own.
     logged: FxHashSet<&'a str>,
     /// Epochs in which a node held itself for the leader.
-    pub(super) led: BTreeSet<i64>,
+    led: BTreeSet<i64>,
     /// Calls of unknown outcome: who, and where it began.
-    pub(super) disconnected: Vec<(Process, u32)>,
+    disconnected: Vec<(Process, u32)>,
 }
 
-impl<'h> Raw<'h> {
-    pub(super) fn of<'n>(
-        history: &'h History,
-        claims: &'h Claims,
-        anomalies: impl IntoIterator<Item = &'n Anomaly>,
-    ) -> Self {
-        let mut raw = Self {
-            history,
-            claims,
-            of_id: FxHashMap::default(),
-            of_token: FxHashMap::default(),
-            whole: FxHashMap::default(),
-            observed: FxHashMap::default(),
-            logged: FxHashSet::default(),
-            led: BTreeSet::new(),
-            disconnected: Vec::new(),
-        };
-        for anomaly in anomalies {
-            raw.look_for(anomaly);
-        }
-        raw.gather();
-        raw
-    }
-
+impl<'a> Places<'a> {
     /// Notes what an anomaly is about.
-    fn look_for(&mut self, anomaly: &Anomaly) {
+    fn look_for(&mut self, history: &'a History, anomaly: &Anomaly) {
         let ends = anomaly.edges.iter().flat_map(|edge| [edge.from, edge.to]);
         for position in anomaly.witness.iter().copied().chain(ends) {
-            let Some(event) = event(self.history, position) else { continue };
+            let Some(event) = event(history, position) else { continue };
             let Some(resource) = event.resource else { continue };
             self.observed.entry(resource).or_default();
             if anomaly.name == "unissued-token" {
@@ -79,11 +68,8 @@ impl<'h> Raw<'h> {
         }
     }
 
-    /// Finds all there is of what was noted.
-    fn gather(&mut self) {
-        let history = self.history;
-        let payloads = Payloads::of(history);
-        // Whether a symbol is a resource or an id that matters: mostly, neither is.
+    /// Which symbols are resources or ids that matter: mostly, neither are.
+    fn matters(&self, history: &History) -> Vec<bool> {
         let mut matters = vec![false; history.symbol_count()];
         let resources = self.observed.keys().copied();
         for text in resources.chain(self.of_id.keys().map(|&(_, id)| id)) {
@@ -91,26 +77,16 @@ impl<'h> Raw<'h> {
                 matters[symbol.index()] = true;
             }
         }
+        matters
+    }
+
+    /// Finds all there is of what was noted among some of the events.
+    fn gather(&mut self, history: &'a History, matters: &[bool], events: Range<u32>) {
+        let payloads = Payloads::of(history);
         let matters = |symbol: Symbol| matters[symbol.index()];
-        let mut add = |position: u32, resource: Symbol, id: Option<Symbol>, token: Option<i64>| {
-            let resource = history.text(resource);
-            if let Some(id) = id.filter(|&id| matters(id))
-                && let Some(of_id) = self.of_id.get_mut(&(resource, history.text(id)))
-            {
-                of_id.push(position);
-            }
-            if let Some(token) = token
-                && let Some(of_token) = self.of_token.get_mut(&(resource, token))
-            {
-                of_token.push(position);
-            }
-            if !self.whole.is_empty()
-                && let Some(whole) = self.whole.get_mut(resource)
-            {
-                whole.push(position);
-            }
-        };
-        for call in history.calls() {
+        let calls = history.calls();
+        let at = |position: u32| calls.partition_point(|call| call.invoke < position);
+        for call in &calls[at(events.start)..at(events.end)] {
             let at = call.invoke;
             if call.outcome == Outcome::Info {
                 self.disconnected.push((history.op(at).process(), at));
@@ -119,40 +95,41 @@ impl<'h> Raw<'h> {
             if !matters(resource) {
                 continue;
             }
+            let resource = history.text(resource);
             match asked {
                 Asked::Acquire => {
                     let grant = call.complete.filter(|_| call.outcome == Outcome::Ok);
                     let grant = grant.and_then(|complete| payloads.grant(complete));
-                    add(at, resource, None, grant.map(|grant| grant.token));
+                    self.add(at, resource, None, grant.map(|grant| grant.token));
                 }
                 Asked::Renew(Token(token)) | Asked::Release(Token(token)) => {
-                    add(at, resource, None, Some(token));
+                    self.add(at, resource, None, Some(token));
                 }
-                Asked::Write(write) => add(at, resource, Some(write.id), None),
-                Asked::Read => {
-                    let observed = self.observed.get_mut(history.text(resource));
-                    observed.into_iter().for_each(|observed| observed.push(at));
+                Asked::Write(write) => {
+                    let id = Some(write.id).filter(|&id| matters(id));
+                    self.add(at, resource, id.map(|id| history.text(id)), None);
                 }
+                Asked::Read => self.observe(at, resource),
             }
         }
         let mut last = None;
-        for at in 0..history.len() as u32 {
+        for at in events {
             match payloads.line(at).flatten() {
                 Some(Line::Write { resource, id, .. }) if matters(resource) => {
                     if last != Some(resource) {
                         self.logged.insert(history.text(resource));
                         last = Some(resource);
                     }
-                    add(at, resource, id, None);
+                    let id = id.filter(|&id| matters(id));
+                    self.add(at, history.text(resource), id.map(|id| history.text(id)), None);
                 }
                 Some(Line::Snapshot { resource, .. }) if matters(resource) => {
-                    let observed = self.observed.get_mut(history.text(resource));
-                    observed.into_iter().for_each(|observed| observed.push(at));
+                    self.observe(at, history.text(resource));
                 }
                 Some(
                     Line::Granted { resource, token, .. } | Line::Ended { resource, token, .. },
                 ) if matters(resource) => {
-                    add(at, resource, None, Some(token));
+                    self.add(at, history.text(resource), None, Some(token));
                 }
                 Some(Line::Led { epoch, .. }) => {
                     self.led.insert(epoch);
@@ -160,6 +137,65 @@ impl<'h> Raw<'h> {
                 _ => {}
             }
         }
+    }
+
+    fn add(&mut self, position: u32, resource: &'a str, id: Option<&'a str>, token: Option<i64>) {
+        let of_id = id.and_then(|id| self.of_id.get_mut(&(resource, id)));
+        let of_token = token.and_then(|token| self.of_token.get_mut(&(resource, token)));
+        let whole = if self.whole.is_empty() { None } else { self.whole.get_mut(resource) };
+        for places in [of_id, of_token, whole].into_iter().flatten() {
+            places.push(position);
+        }
+    }
+
+    fn observe(&mut self, position: u32, resource: &str) {
+        if let Some(observed) = self.observed.get_mut(resource) {
+            observed.push(position);
+        }
+    }
+
+    /// Adds what was found among later events.
+    fn append(&mut self, later: Self) {
+        fn each<K: Eq + Hash>(places: &mut FxHashMap<K, Vec<u32>>, later: FxHashMap<K, Vec<u32>>) {
+            for (key, positions) in later {
+                places.entry(key).or_default().extend(positions);
+            }
+        }
+        each(&mut self.of_id, later.of_id);
+        each(&mut self.of_token, later.of_token);
+        each(&mut self.whole, later.whole);
+        each(&mut self.observed, later.observed);
+        self.logged.extend(later.logged);
+        self.led.extend(later.led);
+        self.disconnected.extend(later.disconnected);
+    }
+}
+
+impl<'h> Raw<'h> {
+    /// What there is about some anomalies, found on up to so many threads.
+    pub(super) fn of<'n>(
+        history: &'h History,
+        claims: &'h Claims,
+        anomalies: impl IntoIterator<Item = &'n Anomaly>,
+        threads: usize,
+    ) -> Self {
+        let mut places = Places::default();
+        for anomaly in anomalies {
+            places.look_for(history, anomaly);
+        }
+        let matters = places.matters(history);
+        let len = history.len() as u32;
+        let starts = (0..len).step_by(STRIDE as usize);
+        let parts = starts.map(|start| start..len.min(start + STRIDE)).collect();
+        let found = in_parallel(threads, parts, |events| {
+            let mut places = places.clone();
+            places.gather(history, &matters, events);
+            places
+        });
+        for part in found {
+            places.append(part);
+        }
+        Self { history, claims, places }
     }
 
     pub(super) fn event(&self, position: u32) -> Option<Event<'h>> {
@@ -172,26 +208,36 @@ impl<'h> Raw<'h> {
 
     /// Calls and lines with an id.
     pub(super) fn of_id(&self, resource: Option<&str>, id: &str) -> Vec<Event<'h>> {
-        self.events(resource.and_then(|resource| self.of_id.get(&(resource, id))))
+        self.events(resource.and_then(|resource| self.places.of_id.get(&(resource, id))))
     }
 
     /// Grants, renewals, releases and what is noted of them with a token.
     pub(super) fn of_token(&self, of: &Event<'_>) -> Vec<Event<'h>> {
         let key = of.resource.zip(of.token());
-        self.events(key.and_then(|key| self.of_token.get(&key)))
+        self.events(key.and_then(|key| self.places.of_token.get(&key)))
     }
 
     /// Everything of a resource that every event matters of.
     pub(super) fn whole(&self, resource: Option<&str>) -> Vec<Event<'h>> {
-        self.events(resource.and_then(|resource| self.whole.get(resource)))
+        self.events(resource.and_then(|resource| self.places.whole.get(resource)))
     }
 
     /// Snapshots and reads of a resource.
     pub(super) fn observed(&self, resource: Option<&str>) -> Vec<Event<'h>> {
-        self.events(resource.and_then(|resource| self.observed.get(resource)))
+        self.events(resource.and_then(|resource| self.places.observed.get(resource)))
     }
 
     pub(super) fn is_logged(&self, resource: Option<&str>) -> bool {
-        resource.is_some_and(|resource| self.logged.contains(resource))
+        resource.is_some_and(|resource| self.places.logged.contains(resource))
+    }
+
+    /// Epochs in which a node held itself for the leader.
+    pub(super) fn led(&self) -> &BTreeSet<i64> {
+        &self.places.led
+    }
+
+    /// Calls of unknown outcome: who, and where it began.
+    pub(super) fn disconnected(&self) -> &[(Process, u32)] {
+        &self.places.disconnected
     }
 }

@@ -17,7 +17,7 @@ use crate::{Anomaly, Edge, EdgeKind};
 /// # Errors
 /// If it does not follow from the history: says what is wrong.
 pub fn verify(history: &History, claims: &Claims, anomaly: &Anomaly) -> Result<(), Refused> {
-    Verifier::of(history, claims, [anomaly]).verify(anomaly)
+    Verifier::of(history, claims, [anomaly], 1).verify(anomaly)
 }
 
 /// Checks anomalies of one history.
@@ -26,13 +26,14 @@ pub(super) struct Verifier<'a> {
 }
 
 impl<'a> Verifier<'a> {
-    /// One for these anomalies, and no others.
+    /// One for these anomalies, and no others; made on up to so many threads.
     pub(super) fn of<'n>(
         history: &'a History,
         claims: &'a Claims,
         anomalies: impl IntoIterator<Item = &'n Anomaly>,
+        threads: usize,
     ) -> Self {
-        Self { raw: Raw::of(history, claims, anomalies) }
+        Self { raw: Raw::of(history, claims, anomalies, threads) }
     }
 
     /// Checks one of them.
@@ -349,7 +350,7 @@ impl<'h> Raw<'h> {
         });
         demand(!released, Why::Released)?;
         let holders = [first.process(), self.owner(first)];
-        let mut lost = self.disconnected.iter();
+        let mut lost = self.disconnected().iter();
         let lost = lost.any(|(process, at)| holders.contains(process) && (from..to).contains(at));
         demand(!lost, Why::Disconnected)?;
         let bounds = self.claims.lease_bounds();
@@ -366,7 +367,7 @@ impl<'h> Raw<'h> {
         demand(counts(accept), Why::NotAccepted)?;
         let events = self.whole(accept.resource);
         // By token: the earliest moment in which somebody may have been given it.
-        let mut issued: BTreeMap<i64, u64> = self.led.iter().map(|&epoch| (epoch, 0)).collect();
+        let mut issued: BTreeMap<i64, u64> = self.led().iter().map(|&epoch| (epoch, 0)).collect();
         let mut told = false;
         for event in &events {
             let from = match (&event.log, event.f) {

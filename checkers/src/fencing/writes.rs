@@ -353,7 +353,7 @@ impl<'h> Judge<'_, 'h> {
         let survives = |id: u32| !marks.lost[id as usize] || planted(Bug::LostIsMissed);
         let mut survivors: Vec<u32> =
             self.acknowledged.iter().copied().filter(|&id| survives(id)).collect();
-        survivors.sort_unstable_by_key(|&id| self.acknowledgement(id).span.complete);
+        survivors.sort_by_cached_key(|&id| self.acknowledgement(id).span.complete);
         let order = Order::of(self, &survivors);
         for read in &self.reads {
             let missed = match &read.seen {

@@ -82,7 +82,7 @@ fn wrong(seed: u64) -> Option<(Claims, Anomaly)> {
     let events: Vec<u32> = calls.chain(lines).collect();
     // One that is about everything there is.
     let verifier =
-        Verifier::of(&history, &claims, [&anomaly("unissued-token", &events, Vec::new())]);
+        Verifier::of(&history, &claims, [&anomaly("unissued-token", &events, Vec::new())], 1);
     let wrong = absent.find_map(|name| {
         witnesses(&events, name).into_iter().find(|anomaly| verifier.verify(anomaly).is_ok())
     });
