@@ -1,5 +1,7 @@
 //! Work on several threads, with results that do not depend on how many there are.
 
+use std::panic::resume_unwind;
+
 use rayon::prelude::*;
 use rayon::{ThreadPool, ThreadPoolBuilder};
 
@@ -15,16 +17,20 @@ pub(crate) fn in_parallel<T: Send, R: Send>(
     }
 }
 
-/// Does two things, at the same time if there are two threads.
+/// Does two things, at the same time if there are two threads: the first on this one, whose memory is warm.
 pub(crate) fn both<A: Send, B: Send>(
     threads: usize,
     one: impl FnOnce() -> A + Send,
     other: impl FnOnce() -> B + Send,
 ) -> (A, B) {
-    match pool(threads.min(2)) {
-        Some(pool) => pool.install(|| rayon::join(one, other)),
-        None => (one(), other()),
+    if threads < 2 {
+        return (one(), other());
     }
+    std::thread::scope(|scope| {
+        let other = scope.spawn(other);
+        let one = one();
+        (one, other.join().unwrap_or_else(|panic| resume_unwind(panic)))
+    })
 }
 
 /// Threads to share work, if it can be shared.

@@ -134,6 +134,14 @@ impl<'a> Cells<'a> {
         pairs.iter().map(move |&[one, other]| (self.far.widen(one), self.far.widen(other)))
     }
 
+    /// Two by two: of the first pair whose first is such, the second.
+    #[inline]
+    pub(crate) fn after(self, is_such: impl Fn(Cell) -> bool) -> Option<Cell> {
+        let (pairs, _) = self.narrow.as_chunks();
+        let pair = pairs.iter().find(|&&[one, _]| is_such(self.far.widen(one)))?;
+        Some(self.far.widen(pair[1]))
+    }
+
     /// The first so many, if there are.
     pub(crate) fn first(self, len: usize) -> Option<Self> {
         Some(Self { narrow: self.narrow.get(..len)?, ..self })

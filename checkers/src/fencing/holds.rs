@@ -2,6 +2,7 @@
 
 use deposed_history::fencing::{Grant, Stamp};
 use rustc_hash::FxHashMap;
+use smallvec::SmallVec;
 
 use super::Claims;
 use super::claims::LeaseClaim;
@@ -32,12 +33,15 @@ struct Hold {
     is_renewal: bool,
 }
 
-/// Where tokens were given back, by resource and token: positions of invocations, ascending.
-struct Releases(FxHashMap<(u32, i64), Vec<u32>>);
+/// What there is of each token of each resource: of nearly every one, a single thing.
+type ByToken<T> = FxHashMap<(u32, i64), SmallVec<[T; 1]>>;
+
+/// Where tokens were given back: positions of invocations, ascending.
+struct Releases(ByToken<u32>);
 
 impl Releases {
     fn of(facts: &Facts<'_>) -> Self {
-        let mut releases: FxHashMap<(u32, i64), Vec<u32>> = FxHashMap::default();
+        let mut releases = ByToken::default();
         for release in &facts.releases {
             let key = (release.resource, release.token);
             let Span { invoke, complete, .. } = release.span;
@@ -54,8 +58,8 @@ impl Releases {
     }
 }
 
-/// Who was granted each token of each resource, in order of completion.
-type Owners = FxHashMap<(u32, i64), Vec<(u32, u32)>>;
+/// Who was granted each token, in order of completion.
+type Owners = ByToken<(u32, u32)>;
 
 fn owners(facts: &Facts<'_>) -> Owners {
     let mut owners = Owners::default();
@@ -88,7 +92,7 @@ pub(super) fn judge(facts: &Facts<'_>, claims: &Claims, found: &mut Found) {
         let release = release.filter(|_| !planted(Bug::ReleasesIgnored));
         // Whoever renews a grant does it for the one that acquired it.
         let owner = if is_renewal && !planted(Bug::RenewersHold) {
-            let grants = owners.get(&(resource, token)).map_or(&[][..], Vec::as_slice);
+            let grants = owners.get(&(resource, token)).map_or(&[][..], SmallVec::as_slice);
             let before = grants.partition_point(|&(complete, _)| complete < span.invoke);
             before.checked_sub(1).map_or(process, |last| grants[last].1)
         } else {
@@ -112,7 +116,7 @@ pub(super) fn judge(facts: &Facts<'_>, claims: &Claims, found: &mut Found) {
         });
     }
     for (resource, mut holds) in facts.resources.iter().zip(holds) {
-        holds.sort_unstable_by_key(|hold| {
+        holds.sort_by_cached_key(|hold| {
             if planted(Bug::HeldWhenAsked) { hold.grant.invoke } else { hold.grant.complete }
         });
         found.count("holds", holds.iter().filter(|hold| !hold.is_renewal).count() as u64);
@@ -279,7 +283,7 @@ struct Claimed<'a, 'h> {
 
 /// The ends of all grants and renewals of one token: position of the invocation, and the latest
 /// end of it and all before it.
-type Latest = FxHashMap<(u32, i64), Vec<(u32, u64)>>;
+type Latest = ByToken<(u32, u64)>;
 
 impl Claimed<'_, '_> {
     fn judge(&self, found: &mut Found) {
@@ -323,7 +327,7 @@ impl Claimed<'_, '_> {
         let renewed = self.facts.renewals.iter().map(|r| (r.resource, r.token, r.span, r.grant));
         let nothing = planted(Bug::LostRenewalsGiveNothing);
         let renewed = renewed.filter(|(.., grant)| grant.is_some() || !nothing);
-        let mut noted: FxHashMap<(u32, i64), Vec<Stamp>> = FxHashMap::default();
+        let mut noted: ByToken<Stamp> = ByToken::default();
         for granted in &self.facts.granted {
             noted.entry((granted.resource, granted.token)).or_default().extend(granted.at);
         }

@@ -1,6 +1,7 @@
 //! Tokens: who was given which, and what resources made of them.
 
 use rustc_hash::{FxHashMap, FxHashSet};
+use smallvec::SmallVec;
 
 use super::Claims;
 use super::facts::{Acquire, Facts, NONE, Noted, Release, Span, Write};
@@ -434,7 +435,7 @@ impl<'h> Judge<'_, 'h> {
     /// Writes that were accepted and began after their owner had released.
     fn after_release(&self, accepts: &[Accept], logged: bool, found: &mut Found) {
         // Completions of acquires and releases, with the invocation of a release.
-        type Ends = Vec<(u32, Option<u32>)>;
+        type Ends = SmallVec<[(u32, Option<u32>); 2]>;
         let who = |process: u32| if planted(Bug::ReleasedByAnybody) { 0 } else { process };
         let mut holds: FxHashMap<(u32, i64), Ends> = FxHashMap::default();
         for release in self.releases.iter().filter(|release| release.span.is_ok()) {

@@ -168,7 +168,7 @@ struct Fields<'h> {
 impl<'h> Fields<'h> {
     #[inline]
     fn get(self, name: Symbol) -> Option<Cell> {
-        self.cells.pairs().find(|(key, _)| key.symbol() == Some(name)).map(|(_, value)| value)
+        self.cells.after(|key| key.symbol() == Some(name))
     }
 
     #[inline]
