@@ -305,17 +305,13 @@ impl<'h> Facts<'h> {
         let payloads = reader.payloads;
         let (calls, lines) = both(
             budget.threads,
-            || {
-                history.calls().chunks(STRIDE).try_for_each(|calls| {
-                    budget.check()?;
-                    reader.calls(calls);
-                    Ok(())
-                })
-            },
+            || reader.calls(budget),
             || lines(payloads, history.len() as u32, budget),
         );
         calls?;
-        for (position, line) in lines? {
+        let lines = lines?;
+        reader.facts.attempts.reserve_exact(lines.len());
+        for (position, line) in lines {
             match line {
                 Some(line) => reader.log(position, line),
                 None => reader.odd(position),
@@ -358,7 +354,7 @@ fn lines<'h>(
     events: u32,
     budget: &Budget,
 ) -> Result<Vec<(u32, Option<Line<'h>>)>, Exhausted> {
-    let mut lines = Vec::new();
+    let mut lines = Vec::with_capacity((0..events).filter(|&at| payloads.is_line(at)).count());
     for start in (0..events).step_by(STRIDE) {
         budget.check()?;
         let positions = start..events.min(start + STRIDE as u32);
@@ -368,12 +364,21 @@ fn lines<'h>(
 }
 
 impl<'h> Reader<'h> {
-    fn calls(&mut self, calls: &[Call]) {
-        for call in calls {
-            if self.call(call).is_none() {
-                self.odd(call.invoke);
+    fn calls(&mut self, budget: &Budget) -> Result<(), Exhausted> {
+        let calls = self.facts.history.calls();
+        // Most of what there is: growing into it would touch twice the memory.
+        let writes = calls.iter().filter(|call| self.payloads.is_write(call.invoke)).count();
+        self.facts.writes.reserve_exact(writes);
+        self.facts.fates.reserve_exact(writes);
+        for calls in calls.chunks(STRIDE) {
+            budget.check()?;
+            for call in calls {
+                if self.call(call).is_none() {
+                    self.odd(call.invoke);
+                }
             }
         }
+        Ok(())
     }
 
     fn odd(&mut self, position: u32) {

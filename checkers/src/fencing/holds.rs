@@ -1,7 +1,7 @@
 //! Holds: from when to when somebody certainly held a lock or a lease, and what was made of that.
 
 use deposed_history::fencing::{Grant, Stamp};
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxBuildHasher, FxHashMap};
 use smallvec::SmallVec;
 
 use super::Claims;
@@ -36,12 +36,17 @@ struct Hold {
 /// What there is of each token of each resource: of nearly every one, a single thing.
 type ByToken<T> = FxHashMap<(u32, i64), SmallVec<[T; 1]>>;
 
+/// Room for so many tokens: growing into it would touch twice the memory.
+fn by_token<T>(tokens: usize) -> ByToken<T> {
+    ByToken::with_capacity_and_hasher(tokens, FxBuildHasher)
+}
+
 /// Where tokens were given back: positions of invocations, ascending.
 struct Releases(ByToken<u32>);
 
 impl Releases {
     fn of(facts: &Facts<'_>) -> Self {
-        let mut releases = ByToken::default();
+        let mut releases = by_token(facts.releases.len());
         for release in &facts.releases {
             let key = (release.resource, release.token);
             let Span { invoke, complete, .. } = release.span;
@@ -62,7 +67,7 @@ impl Releases {
 type Owners = ByToken<(u32, u32)>;
 
 fn owners(facts: &Facts<'_>) -> Owners {
-    let mut owners = Owners::default();
+    let mut owners = by_token(facts.acquires.len());
     for acquire in &facts.acquires {
         let Some(grant) = acquire.grant else { continue };
         let of_token = owners.entry((acquire.resource, grant.token)).or_default();
@@ -321,13 +326,13 @@ impl Claimed<'_, '_> {
     }
 
     fn latest(&self) -> Latest {
-        let mut latest = Latest::default();
+        let mut latest = by_token(self.facts.acquires.len());
         let acquired = self.facts.acquires.iter();
         let acquired = acquired.filter_map(|a| Some((a.resource, a.grant?.token, a.span, a.grant)));
         let renewed = self.facts.renewals.iter().map(|r| (r.resource, r.token, r.span, r.grant));
         let nothing = planted(Bug::LostRenewalsGiveNothing);
         let renewed = renewed.filter(|(.., grant)| grant.is_some() || !nothing);
-        let mut noted: ByToken<Stamp> = ByToken::default();
+        let mut noted: ByToken<Stamp> = by_token(self.facts.acquires.len());
         for granted in &self.facts.granted {
             noted.entry((granted.resource, granted.token)).or_default().extend(granted.at);
         }

@@ -1,6 +1,6 @@
 //! Tokens: who was given which, and what resources made of them.
 
-use rustc_hash::{FxHashMap, FxHashSet};
+use rustc_hash::{FxBuildHasher, FxHashMap, FxHashSet};
 use smallvec::SmallVec;
 
 use super::Claims;
@@ -305,7 +305,8 @@ impl<'h> Judge<'_, 'h> {
         if !planted(Bug::EpochsAreNoTokens) {
             known.extend(self.facts.led.iter().map(|led| led.epoch));
         }
-        let mut asked: FxHashMap<i64, u64> = FxHashMap::default();
+        let mut asked: FxHashMap<i64, u64> =
+            FxHashMap::with_capacity_and_hasher(self.acquires.len(), FxBuildHasher);
         let mut lost: Vec<u64> = Vec::new();
         for acquire in &self.acquires {
             let begin_ns = acquire.span.begin_ns;
@@ -437,7 +438,8 @@ impl<'h> Judge<'_, 'h> {
         // Completions of acquires and releases, with the invocation of a release.
         type Ends = SmallVec<[(u32, Option<u32>); 2]>;
         let who = |process: u32| if planted(Bug::ReleasedByAnybody) { 0 } else { process };
-        let mut holds: FxHashMap<(u32, i64), Ends> = FxHashMap::default();
+        let mut holds: FxHashMap<(u32, i64), Ends> =
+            FxHashMap::with_capacity_and_hasher(self.releases.len(), FxBuildHasher);
         for release in self.releases.iter().filter(|release| release.span.is_ok()) {
             let ends = holds.entry((who(release.process), release.token)).or_default();
             ends.push((release.span.complete, Some(release.span.invoke)));

@@ -197,6 +197,17 @@ impl<'h> Payloads<'h> {
         Self { history, names: Names::of(history) }
     }
 
+    /// Whether an invocation asks for a write.
+    pub fn is_write(&self, position: u32) -> bool {
+        let f = self.history.op(position).f_symbol();
+        f == self.names.fenced_write || f == self.names.append
+    }
+
+    /// Whether an event is a line of a log.
+    pub fn is_line(&self, position: u32) -> bool {
+        self.history.op(position).process() == Process::Log
+    }
+
     /// The resource and what is asked of it, by an invocation: `None` if it is no function of ours,
     /// and `Some(None)` if it is in no known shape.
     #[inline]
@@ -255,8 +266,7 @@ impl<'h> Payloads<'h> {
     /// shape.
     #[inline]
     pub fn line(&self, position: u32) -> Option<Option<Line<'h>>> {
-        let op = self.history.op(position);
-        (op.process() == Process::Log).then(|| self.known_line(position))
+        self.is_line(position).then(|| self.known_line(position))
     }
 
     fn known_line(&self, position: u32) -> Option<Line<'h>> {
