@@ -26,7 +26,7 @@ pub(super) struct Raw<'a> {
 
 /// Where in a history there is something of what was noted, in the order of the events.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Places<'a> {
+struct Places<'a> {
     /// Calls and lines of logs with one of the ids, by resource and id.
     of_id: FxHashMap<(&'a str, &'a str), Vec<u32>>,
     /// Grants, renewals, releases and what is noted of them with one of the tokens, by resource

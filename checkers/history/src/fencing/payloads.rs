@@ -151,6 +151,13 @@ names! {
     values = "values",
 }
 
+impl Names {
+    #[inline]
+    fn is_write(&self, f: Symbol) -> bool {
+        f == self.fenced_write || f == self.append
+    }
+}
+
 /// The payloads of one history.
 #[derive(Debug, Clone, Copy)]
 pub struct Payloads<'h> {
@@ -199,8 +206,7 @@ impl<'h> Payloads<'h> {
 
     /// Whether an invocation asks for a write.
     pub fn is_write(&self, position: u32) -> bool {
-        let f = self.history.op(position).f_symbol();
-        f == self.names.fenced_write || f == self.names.append
+        self.names.is_write(self.history.op(position).f_symbol())
     }
 
     /// Whether an event is a line of a log.
@@ -214,7 +220,7 @@ impl<'h> Payloads<'h> {
     pub fn asked(&self, position: u32) -> Option<Option<(Symbol, Asked)>> {
         let (op, names) = (self.history.op(position), &self.names);
         let f = op.f_symbol();
-        let is_write = f == names.fenced_write || f == names.append;
+        let is_write = names.is_write(f);
         let is_other = f == names.acquire || f == names.read;
         if !is_write && !is_other && f != names.renew && f != names.release {
             return None;
