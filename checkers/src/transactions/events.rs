@@ -17,7 +17,7 @@
 use std::collections::VecDeque;
 
 use super::components::Walk;
-use super::graph::{Edges, Graph, Rel, Rels, Stop};
+use super::graph::{Graph, Rel, Rels, Stop};
 use super::planted::{Bug, planted};
 use crate::Budget;
 
@@ -76,14 +76,15 @@ pub(crate) struct Events<'a> {
 impl Events<'_> {
     /// Builds it, for what has to add edges of its own.
     pub(crate) fn build(&self, budget: &Budget) -> Result<Graph, Stop> {
-        let mut edges = Edges::with_capacity(self.graph.edges() + self.nodes(), budget);
-        for event in 0..self.nodes() as u32 {
-            let (from, to) = self.slots(event);
-            for next in (from..to).filter_map(|slot| self.step(event, slot)) {
-                edges.push(event, next, Rel::ON);
+        Graph::of(self.nodes(), budget, |edges| {
+            for event in 0..self.nodes() as u32 {
+                let (from, to) = self.slots(event);
+                for next in (from..to).filter_map(|slot| self.step(event, slot)) {
+                    edges.push(event, next, Rel::ON);
+                }
             }
-        }
-        edges.into_graph(self.nodes())
+            self.nodes() as u32
+        })
     }
 }
 

@@ -8,7 +8,7 @@ use super::fan::join;
 use super::graph::{Edges, Graph, Rel, Stop};
 use super::interner::NONE;
 use super::level::OrderKind;
-use super::order::{Span, add_order};
+use super::order::{Order, Span};
 use super::planted::{Bug, planted};
 use crate::budget::{Budget, Held};
 
@@ -93,11 +93,18 @@ impl Facts {
 
     /// The graph of all that is certain.
     pub(crate) fn graph(&self, order: OrderKind, budget: &Budget) -> Result<Graph, Stop> {
-        let capacity = 2 * self.reads.len() + 3 * self.spans.len();
-        let mut edges = Edges::with_capacity(capacity, budget);
-        let mut nodes = self.spans.len() as u32;
         // By writer: the next one in the chain of the key at hand.
         let mut next_in_chain = vec![NONE; self.spans.len()];
+        let order = Order::of(order, self.spans.iter().copied(), self.spans.len(), budget)?;
+        Graph::of(2 * self.spans.len(), budget, |edges| {
+            let nodes = self.add_edges(&mut next_in_chain, edges);
+            order.add_edges(nodes, edges)
+        })
+    }
+
+    /// Adds what is certain of the data. `next_in_chain` is empty, and will be again.
+    fn add_edges(&self, next_in_chain: &mut [u32], edges: &mut Edges<'_>) -> u32 {
+        let mut nodes = self.spans.len() as u32;
         let mut rest = self.reads.as_slice();
         for (key, writers) in (0..).zip(&self.keys) {
             let (reads, after) = rest.split_at(rest.partition_point(|read| read.key <= key));
@@ -121,7 +128,7 @@ impl Facts {
                 if writer == last {
                     let readers = of_version.iter().map(|read| read.reader);
                     if !writers.loose.is_empty() && !planted(Bug::NoReadWrite) {
-                        nodes = join(readers, &writers.loose, nodes, &mut edges);
+                        nodes = join(readers, &writers.loose, nodes, edges);
                     }
                     continue;
                 }
@@ -135,7 +142,6 @@ impl Facts {
                 next_in_chain[writer as usize] = NONE;
             }
         }
-        let nodes = add_order(order, self.spans.iter().copied(), nodes, &mut edges);
-        edges.into_graph(nodes as usize)
+        nodes
     }
 }

@@ -60,16 +60,14 @@ pub(crate) fn join(
 mod tests {
     use super::*;
     use crate::Budget;
-    use crate::transactions::graph::Stop;
+    use crate::transactions::graph::{Graph, Stop};
 
     /// Whatever way they are joined, each reader reaches every writer but itself by a rw.
     #[test]
     fn readers_lead_to_all_others() -> Result<(), Stop> {
         let budget = Budget::unlimited();
         for writers in [&[1, 3][..], &[0, 2, 3, 5, 6], &[4]] {
-            let mut edges = Edges::new(&budget);
-            let nodes = join(0..8, writers, 8, &mut edges);
-            let graph = edges.into_graph(nodes as usize)?;
+            let graph = Graph::of(8, &budget, |edges| join(0..8, writers, 8, edges))?;
             for reader in 0..8 {
                 let mut reached: Vec<u32> = Vec::new();
                 let mut next: Vec<u32> = graph.out(reader).map(|(to, _)| to).collect();

@@ -104,81 +104,79 @@ impl End {
     }
 }
 
-/// Edges as they are found: where from, and where to.
+/// Takes the edges of a graph as they are found, twice: to count them, and to put them in their slots.
+/// What finding them anew costs is less than a list of them, which takes twice the memory of the graph.
 #[derive(Debug)]
 pub(crate) struct Edges<'b> {
-    list: Vec<(u32, End)>,
+    /// By node, two places on: how many edges start there. Then, one place on: its next slot.
+    first: Vec<u32>,
+    /// `None` as long as they are counted.
+    ends: Option<Vec<End>>,
+    count: usize,
     budget: &'b Budget,
     held: Vec<Held>,
     /// Why edges were left out.
     stop: Option<Stop>,
 }
 
-impl<'b> Edges<'b> {
-    pub(crate) const fn new(budget: &'b Budget) -> Self {
-        Self { list: Vec::new(), budget, held: Vec::new(), stop: None }
-    }
-
-    /// Makes room for so many at once.
-    pub(crate) fn with_capacity(edges: usize, budget: &'b Budget) -> Self {
-        let mut list = Self::new(budget);
-        list.grow(edges);
-        list
-    }
-
-    /// Adds an edge. If it has no room, [`Self::into_graph`] will say so.
+impl Edges<'_> {
+    /// Adds an edge. If it has no room, [`Graph::of`] will say so.
     #[inline]
     pub(crate) fn push(&mut self, from: u32, to: u32, rel: Rel) {
-        if self.list.len() == self.list.capacity() {
-            self.grow(self.list.len().max(64));
-        }
+        let Some(ends) = &mut self.ends else { return self.count(from, to) };
+        let slot = &mut self.first[from as usize + 1];
+        ends[*slot as usize] = End::new(to, rel);
+        *slot += 1;
+    }
+
+    #[inline]
+    fn count(&mut self, from: u32, to: u32) {
         if from.max(to) as usize >= NODES_MAX {
             self.stop.get_or_insert(Stop::TooLarge);
         }
-        if self.stop.is_none() {
-            self.list.push((from, End::new(to, rel)));
+        if self.stop.is_none() && self.has_room(from as usize + 1) {
+            self.count += 1;
+            self.first[from as usize + 2] += 1;
         }
+    }
+
+    /// Makes room for so many nodes.
+    #[inline]
+    fn has_room(&mut self, nodes: usize) -> bool {
+        nodes + 2 <= self.first.len() || self.grow(nodes)
     }
 
     #[cold]
-    fn grow(&mut self, by: usize) {
-        match self.budget.hold((by * size_of::<(u32, End)>()) as u64) {
+    fn grow(&mut self, nodes: usize) -> bool {
+        let length = (nodes + 2).max(self.first.len() + self.first.len() / 4);
+        match self.budget.hold(4 * (length - self.first.len()) as u64) {
             Ok(held) => {
                 self.held.push(held);
-                self.list.reserve_exact(by);
+                self.first.resize(length, 0);
+                true
             }
             Err(exhausted) => {
                 self.stop.get_or_insert(Stop::Exhausted(exhausted));
+                false
             }
         }
     }
 
-    /// Sorts the edges by where they start: a counting sort.
-    pub(crate) fn into_graph(self, nodes: usize) -> Result<Graph, Stop> {
-        if nodes > NODES_MAX || self.list.len() > EDGES_MAX {
-            return Err(Stop::TooLarge);
-        }
+    /// Gives every edge that was counted a slot.
+    fn place(&mut self, nodes: usize) -> Result<(), Stop> {
         if let Some(stop) = self.stop {
             return Err(stop);
         }
-        self.budget.check()?;
-        let held = self.budget.hold(4 * (nodes + 1 + self.list.len()) as u64)?;
-        let mut first = vec![0u32; nodes + 2];
+        if nodes > NODES_MAX || self.count > EDGES_MAX {
+            return Err(Stop::TooLarge);
+        }
+        self.held.push(self.budget.hold((self.count * size_of::<End>()) as u64)?);
         // Shifted by two, so that filling the slots leaves each node's first slot in place.
-        for &(from, _) in &self.list {
-            first[from as usize + 2] += 1;
-        }
         for node in 2..nodes + 2 {
-            first[node] += first[node - 1];
+            self.first[node] += self.first[node - 1];
         }
-        let mut ends = vec![End(0); self.list.len()];
-        for &(from, end) in &self.list {
-            let slot = &mut first[from as usize + 1];
-            ends[*slot as usize] = end;
-            *slot += 1;
-        }
-        first.truncate(nodes + 1);
-        Ok(Graph { first, ends, held })
+        self.ends = Some(vec![End(0); self.count]);
+        Ok(())
     }
 }
 
@@ -189,10 +187,33 @@ pub(crate) struct Graph {
     ends: Vec<End>,
     /// The memory it takes.
     #[expect(dead_code, reason = "it is given back when the graph is dropped")]
-    held: Held,
+    held: Vec<Held>,
 }
 
 impl Graph {
+    /// The graph of the edges that `add` adds, which is called twice, has to add the same ones both
+    /// times, and returns how many nodes there are: about as many as `nodes`.
+    ///
+    /// # Errors
+    /// If a limit is reached.
+    pub(crate) fn of(
+        nodes: usize,
+        budget: &Budget,
+        mut add: impl FnMut(&mut Edges<'_>) -> u32,
+    ) -> Result<Self, Stop> {
+        let (first, held) = (Vec::new(), Vec::new());
+        let mut edges = Edges { first, ends: None, count: 0, budget, held, stop: None };
+        edges.has_room(nodes);
+        let nodes = add(&mut edges) as usize;
+        edges.has_room(nodes);
+        edges.place(nodes)?;
+        budget.check()?;
+        add(&mut edges);
+        let Edges { mut first, ends, held, .. } = edges;
+        first.truncate(nodes + 1);
+        Ok(Self { first, ends: ends.unwrap_or_default(), held })
+    }
+
     pub(crate) const fn nodes(&self) -> usize {
         self.first.len() - 1
     }
@@ -254,7 +275,7 @@ impl Graph {
         let mut inside = Self {
             first: Vec::with_capacity(members.len() + 1),
             ends: Vec::with_capacity(all),
-            held,
+            held: vec![held],
         };
         inside.first.push(0);
         for &member in members {
@@ -299,11 +320,10 @@ mod tests {
 
     fn graph(nodes: usize, edges: &[(u32, u32, Rel)]) -> Result<Graph, Stop> {
         let budget = Budget::unlimited();
-        let mut all = Edges::new(&budget);
-        for &(from, to, rel) in edges {
-            all.push(from, to, rel);
-        }
-        all.into_graph(nodes)
+        Graph::of(nodes, &budget, |all| {
+            edges.iter().for_each(|&(from, to, rel)| all.push(from, to, rel));
+            nodes as u32
+        })
     }
 
     /// A cycle counts only over the relations asked for.
@@ -351,9 +371,11 @@ mod tests {
     fn memory_is_counted() {
         let budget = |bytes| Budget::new(|| Duration::ZERO, Duration::MAX, bytes, 1);
         let make = |budget: &Budget| {
-            let mut edges = Edges::new(budget);
-            (0..1000).for_each(|n| edges.push(n, n + 1, Rel::WW));
-            edges.into_graph(1001).map(|graph| graph.edges())
+            let graph = Graph::of(10, budget, |edges| {
+                (0..1000).for_each(|n| edges.push(n, n + 1, Rel::WW));
+                1001
+            });
+            graph.map(|graph| graph.edges())
         };
         assert_eq!(make(&budget(1 << 20)), Ok(1000));
         let small = budget(1 << 10);

@@ -12,10 +12,11 @@ use rustc_hash::{FxHashMap, FxHashSet};
 use serde_json::json;
 
 use super::cycles::{self, Cycle, Cycles};
-use super::graph::{Edges, Rel, Stop};
+use super::graph::{Graph, Rel, Stop};
 use super::level::OrderKind;
 use super::planted::{Bug, planted};
 use crate::analysis::with_beginning;
+use crate::budget::Held;
 use crate::{Analysis, Anomaly, Budget, Checker, Undecided};
 
 /// Open questions that are told.
@@ -88,7 +89,9 @@ struct Reads<'h, 'b> {
     history: &'h History,
     budget: &'b Budget,
     nodes: Vec<Node<'h>>,
-    edges: Edges<'b>,
+    edges: Vec<(u32, u32, Rel)>,
+    /// The memory of the edges.
+    held: Vec<Held>,
     /// The node of each key.
     keys: FxHashMap<ValueRef<'h>, u32>,
     reads: u64,
@@ -101,7 +104,8 @@ impl<'h, 'b> Reads<'h, 'b> {
             history,
             budget,
             nodes: Vec::new(),
-            edges: Edges::new(budget),
+            edges: Vec::new(),
+            held: Vec::new(),
             keys: FxHashMap::default(),
             reads: 0,
             undecided: Vec::new(),
@@ -119,6 +123,7 @@ impl<'h, 'b> Reads<'h, 'b> {
             let value = if is_ok { completed.unwrap_or(invoked) } else { invoked };
             if let Some(mops) = all(value, "r") {
                 if is_ok || planted(Bug::UnfinishedReadsJudged) {
+                    self.make_room(mops.len())?;
                     self.read(call.invoke, &mops);
                 }
             } else if let Some(&[(key, value)]) = all(value, "w").as_deref() {
@@ -138,9 +143,23 @@ impl<'h, 'b> Reads<'h, 'b> {
 
     /// The cycles of the graph.
     fn cycles(&mut self) -> Result<Cycles, Stop> {
-        let edges = std::mem::replace(&mut self.edges, Edges::new(self.budget));
         let nodes = self.nodes.len();
-        cycles::find(&edges.into_graph(nodes)?, nodes as u32, OrderKind::Data, self.budget)
+        let graph = Graph::of(nodes, self.budget, |edges| {
+            self.edges.iter().for_each(|&(from, to, rel)| edges.push(from, to, rel));
+            nodes as u32
+        })?;
+        cycles::find(&graph, nodes as u32, OrderKind::Data, self.budget)
+    }
+
+    /// Makes room for so many edges.
+    fn make_room(&mut self, edges: usize) -> Result<(), Stop> {
+        if self.edges.capacity() - self.edges.len() < edges {
+            let more = edges.max(self.edges.len());
+            let bytes = more * size_of::<(u32, u32, Rel)>();
+            self.held.push(self.budget.hold(bytes as u64)?);
+            self.edges.reserve_exact(more);
+        }
+        Ok(())
     }
 
     fn read(&mut self, invoke: u32, mops: &[(ValueRef<'h>, ValueRef<'h>)]) {
@@ -151,12 +170,12 @@ impl<'h, 'b> Reads<'h, 'b> {
             let write = self.node_of(key);
             if value.is_nil() {
                 if !planted(Bug::ForkMissedIgnored) {
-                    self.edges.push(read, write, Rel::RW);
+                    self.edges.push((read, write, Rel::RW));
                 }
             } else {
                 self.see(invoke, write, value);
                 if !planted(Bug::ForkSeenIgnored) {
-                    self.edges.push(write, read, Rel::WR);
+                    self.edges.push((write, read, Rel::WR));
                 }
             }
         }

@@ -83,7 +83,7 @@ pub(crate) fn joined(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::transactions::graph::{Edges, Rel, Stop};
+    use crate::transactions::graph::{Rel, Stop};
 
     /// Every answer is that of a plain search, over more ends than fit one round, with cycles.
     #[test]
@@ -97,12 +97,15 @@ mod tests {
             (seed >> 33) as u32 % below
         };
         let budget = Budget::unlimited();
-        let mut edges = Edges::new(&budget);
-        for _ in 0..2600 {
+        let mut edge = || {
             let rel = if random(5) == 0 { Rel::RW } else { Rel::WW };
-            edges.push(random(NODES), random(NODES), rel);
-        }
-        let graph = edges.into_graph(NODES as usize)?;
+            (random(NODES), random(NODES), rel)
+        };
+        let list: Vec<(u32, u32, Rel)> = (0..2600).map(|_| edge()).collect();
+        let graph = Graph::of(NODES as usize, &budget, |edges| {
+            list.iter().for_each(|&(from, to, rel)| edges.push(from, to, rel));
+            NODES
+        })?;
         let pairs: Vec<(u32, u32)> = (0..3000).map(|_| (random(NODES), random(NODES))).collect();
         let reaches = |end: u32, start: u32| {
             let mut seen = vec![false; NODES as usize];

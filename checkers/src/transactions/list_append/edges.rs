@@ -17,9 +17,8 @@ use crate::budget::{Budget, Held};
 /// The edges of the data, and what is needed to explain them.
 #[derive(Debug, Default)]
 pub(crate) struct Data {
-    /// By place in the orders of all keys: the first version at or after it, within its key, whose
-    /// writer is known.
-    next: Vec<Known>,
+    /// By place in the orders of all keys.
+    places: Vec<Place>,
     /// Committed appends of each key that nobody saw, by their transaction: (key, writer, value).
     tails: Vec<(u32, u32, u32)>,
     /// The memory it takes.
@@ -27,13 +26,47 @@ pub(crate) struct Data {
     held: Option<Held>,
 }
 
-/// A version of which the writer is known.
-#[derive(Debug, Clone, Copy)]
-struct Known {
-    /// [`NONE`]: there is no such version.
-    writer: u32,
-    /// Its place in the orders of all keys, from 0.
-    place: u32,
+/// Who wrote a version, in one word; if that is not known, how far the next version of the key is of
+/// which it is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Place(u32);
+
+impl Place {
+    /// Nobody is known who wrote this version or a later one.
+    const LAST: Self = Self(NONE);
+
+    const UNKNOWN: u32 = 1 << 31;
+
+    /// Transactions are fewer than a graph can have nodes.
+    const fn by(writer: u32) -> Self {
+        Self(writer)
+    }
+
+    /// One place before another.
+    const fn before(next: Self) -> Self {
+        match next {
+            Self::LAST => Self::LAST,
+            Self(distance) if distance & Self::UNKNOWN != 0 => Self(distance + 1),
+            _ => Self(Self::UNKNOWN | 1),
+        }
+    }
+
+    #[inline]
+    fn writer(self) -> Option<u32> {
+        (self.0 & Self::UNKNOWN == 0).then_some(self.0)
+    }
+
+    /// How far on a version is of which the writer is known.
+    #[inline]
+    fn distance(self) -> Option<usize> {
+        match self {
+            Self::LAST => None,
+            Self(distance) if distance & Self::UNKNOWN != 0 => {
+                Some((distance & !Self::UNKNOWN) as usize)
+            }
+            _ => Some(0),
+        }
+    }
 }
 
 /// What the graph is once edges were added.
@@ -47,21 +80,19 @@ pub(crate) struct Added {
 impl Data {
     pub(crate) fn of(txns: &Txns<'_>, versions: &Versions, budget: &Budget) -> Result<Self, Stop> {
         let length = versions.length();
-        let held = budget.hold((length * size_of::<Known>()) as u64)?;
-        let none = Known { writer: NONE, place: 0 };
-        let mut data = Self { next: vec![none; length], tails: Vec::new(), held: Some(held) };
+        let held = budget.hold((length * size_of::<Place>()) as u64)?;
+        let mut data =
+            Self { places: vec![Place::LAST; length], tails: Vec::new(), held: Some(held) };
         for key in 0..txns.key_count() as u32 {
             let order = versions.order(key);
             let base = versions.first(key);
-            let mut next = none;
+            let mut next = Place::LAST;
             for (at, &value) in order.iter().enumerate().rev() {
                 // A value that occurs twice has the place of its first occurrence.
-                if versions.place(value) as usize == at + 1
-                    && let Some(writer) = txns.writer(value)
-                {
-                    next = Known { writer, place: (base + at) as u32 };
-                }
-                data.next[base + at] = next;
+                let first = versions.place(value) as usize == at + 1;
+                let writer = txns.writer(value).filter(|_| first);
+                next = writer.map_or(Place::before(next), Place::by);
+                data.places[base + at] = next;
             }
         }
         for txn in (0..txns.len() as u32).filter(|&txn| txns.is_committed(txn)) {
@@ -76,21 +107,23 @@ impl Data {
         Ok(data)
     }
 
-    /// The first version whose writer is known after the first `length` elements of a key's order.
+    /// The first version whose writer is known after the first `length` elements of a key's order: its
+    /// writer and its place in the orders of all keys, from 0.
     #[inline]
-    fn next(&self, versions: &Versions, key: u32, length: u32) -> Option<Known> {
+    fn next(&self, versions: &Versions, key: u32, length: u32) -> Option<(u32, usize)> {
         if length as usize >= versions.order(key).len() {
             return None;
         }
-        Some(self.next[versions.first(key) + length as usize]).filter(|next| next.writer != NONE)
+        let place = versions.first(key) + length as usize;
+        let place = place + self.places[place].distance()?;
+        Some((self.places[place].writer()?, place))
     }
 
     /// Who wrote the version of the first `length` elements of a key's order, if that is known.
     #[inline]
     fn writer(&self, versions: &Versions, key: u32, length: u32) -> Option<u32> {
         let place = versions.first(key) + (length as usize).checked_sub(1)?;
-        let known = self.next[place];
-        (known.writer != NONE && known.place as usize == place).then_some(known.writer)
+        self.places[place].writer()
     }
 
     /// Committed appends to a key that nobody saw.
@@ -134,7 +167,7 @@ impl Data {
     ) -> Option<Option<(u32, u32)>> {
         let length = Self::length(versions, key, what)?;
         let next = self.next(versions, key, length);
-        let next = next.map(|next| (next.writer, versions.at(next.place)));
+        let next = next.map(|(writer, place)| (writer, versions.at(place)));
         let saw =
             |value| Versions::stray(what).is_some() && versions.seen(key, what).contains(&value);
         next.is_none_or(|(_, value)| !saw(value)).then_some(next)

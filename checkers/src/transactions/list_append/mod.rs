@@ -19,11 +19,11 @@ use super::completeness::{Decided, Subject, add_cycles, cycle_proof, deny_serial
 use super::cycles;
 use super::events::Layers;
 use super::facts::{Facts, Read, Writers};
-use super::graph::{Edges, Graph, Rel, Rels, Stop};
+use super::graph::{Graph, Rel, Rels, Stop};
 use super::interner::NONE;
 use super::isolation::Isolation;
 use super::level::{Consistency, OrderKind};
-use super::order::{Span, add_order};
+use super::order::{Order, Span};
 use super::planted::{Bug, planted};
 use super::report::{Open, Report};
 use super::txns::Txns;
@@ -31,7 +31,7 @@ use super::verify::Workload;
 use crate::analysis::with_beginning;
 use crate::parallel::both;
 use crate::{Analysis, Budget, Checker};
-use edges::{Added, Data};
+use edges::Data;
 use sessions::Guarantee;
 use versions::{Longest, Versions};
 use weak::{Known, Weak};
@@ -241,13 +241,15 @@ impl Dependencies {
         order: OrderKind,
         budget: &Budget,
     ) -> Result<Self, Stop> {
+        let order = Order::of(order, spans(txns), txns.len(), budget)?;
         let data = Data::of(txns, versions, budget)?;
-        let mut edges = Edges::with_capacity(txns.mop_count() + 3 * txns.len(), budget);
         let real = txns.len() as u32;
-        let Added { nodes, guessed } = data.add_edges(txns, versions, real, &mut edges);
-        budget.check()?;
-        let nodes = add_order(order, spans(txns), nodes, &mut edges);
-        let graph = edges.into_graph(nodes as usize)?;
+        let mut guessed = false;
+        let graph = Graph::of(2 * txns.len(), budget, |edges| {
+            let added = data.add_edges(txns, versions, real, edges);
+            guessed = added.guessed;
+            order.add_edges(added.nodes, edges)
+        })?;
         Ok(Self { data, graph, real, guessed })
     }
 

@@ -8,7 +8,7 @@
 //! In between they are left open (PROOFS.md, "Sessions").
 
 use super::super::certificate::{Because, Found, Proof, Step};
-use super::super::graph::{Edges, Rel, Rels, Stop};
+use super::super::graph::{Graph, Rel, Rels, Stop};
 use super::super::interner::NONE;
 use super::super::level::Consistency;
 use super::super::planted::{Bug, planted};
@@ -107,74 +107,78 @@ impl<'h> Known<'_, 'h> {
         let version = |key: u32, place: u32| 4 * count + versions.first(key) as u32 + place;
         let tails = 4 * count + versions.length() as u32;
         let writes = |txn: u32| txns.mops(txn).iter().any(|mop| mop.is_write());
-        let capacity = 4 * txns.mop_count() + 6 * txns.len() + 2 * versions.length();
-        let mut edges = Edges::with_capacity(capacity, self.budget);
-        for key in 0..txns.key_count() as u32 {
-            let order = versions.order(key);
-            for (at, &value) in (0..).zip(order) {
-                if let Some(writer) = txns.writer(value) {
-                    edges.push(version(key, at), own(writer), Rel::ON);
-                }
-                let last = at as usize + 1 == order.len();
-                let next = if last { tails + key } else { version(key, at + 1) };
-                edges.push(version(key, at), next, Rel::ON);
-            }
-            for &(_, writer, _) in self.data.tail(key) {
-                edges.push(tails + key, own(writer), Rel::ON);
-            }
-        }
         let reads = rules.reads && !planted(Bug::ReadsForgotten);
         let in_order = rules.writes && !planted(Bug::WritesApartInSession);
         let sees_own = rules.own && !planted(Bug::OwnWritesForgotten);
         let causes = rules.causes && !planted(Bug::CausesForgotten);
-        let mut missed: Vec<(u32, u32)> = Vec::new();
-        for txn in (0..count).filter(|&txn| txns.is_committed(txn)) {
-            if writes(txn) {
-                edges.push(own(txn), session(txn), Rel::ON);
+        let committed = || (0..count).filter(|&txn| txns.is_committed(txn));
+        let nodes = tails as usize + txns.key_count();
+        let graph = Graph::of(nodes, self.budget, |edges| {
+            for key in 0..txns.key_count() as u32 {
+                let order = versions.order(key);
+                for (at, &value) in (0..).zip(order) {
+                    if let Some(writer) = txns.writer(value) {
+                        edges.push(version(key, at), own(writer), Rel::ON);
+                    }
+                    let last = at as usize + 1 == order.len();
+                    let next = if last { tails + key } else { version(key, at + 1) };
+                    edges.push(version(key, at), next, Rel::ON);
+                }
+                for &(_, writer, _) in self.data.tail(key) {
+                    edges.push(tails + key, own(writer), Rel::ON);
+                }
             }
-            if causes {
-                edges.push(seen(txn), known(txn), Rel::ON);
+            for txn in committed() {
                 if writes(txn) {
-                    edges.push(known(txn), own(txn), Rel::ON);
+                    edges.push(own(txn), session(txn), Rel::ON);
+                }
+                if causes {
+                    edges.push(seen(txn), known(txn), Rel::ON);
+                    if writes(txn) {
+                        edges.push(known(txn), own(txn), Rel::ON);
+                    }
+                }
+                // What is seen was committed before. From here on, WW is an order of commits alone.
+                edges.push(seen(txn), own(txn), Rel::WW);
+                for (to, rel) in self.graph.out(txn).filter(|(to, _)| *to < count) {
+                    match rel {
+                        Rel::WW => edges.push(own(txn), own(to), Rel::WW),
+                        Rel::WR => {
+                            edges.push(own(txn), seen(to), Rel::WR);
+                            if in_order {
+                                edges.push(session(txn), seen(to), Rel::WR);
+                            }
+                        }
+                        Rel::ORDER => {
+                            edges.push(session(txn), session(to), Rel::ORDER);
+                            if sees_own {
+                                edges.push(session(txn), seen(to), Rel::ORDER);
+                            }
+                            if reads {
+                                edges.push(seen(txn), seen(to), Rel::ORDER);
+                            }
+                            if causes {
+                                edges.push(known(txn), known(to), Rel::ORDER);
+                            }
+                            if in_order && writes(to) {
+                                edges.push(session(txn), own(to), Rel::WW);
+                            }
+                        }
+                        _ => {}
+                    }
                 }
             }
-            // What is seen was committed before. From here on, WW is an order of commits alone.
-            edges.push(seen(txn), own(txn), Rel::WW);
-            for (to, rel) in self.graph.out(txn).filter(|(to, _)| *to < count) {
-                match rel {
-                    Rel::WW => edges.push(own(txn), own(to), Rel::WW),
-                    Rel::WR => {
-                        edges.push(own(txn), seen(to), Rel::WR);
-                        if in_order {
-                            edges.push(session(txn), seen(to), Rel::WR);
-                        }
-                    }
-                    Rel::ORDER => {
-                        edges.push(session(txn), session(to), Rel::ORDER);
-                        if sees_own {
-                            edges.push(session(txn), seen(to), Rel::ORDER);
-                        }
-                        if reads {
-                            edges.push(seen(txn), seen(to), Rel::ORDER);
-                        }
-                        if causes {
-                            edges.push(known(txn), known(to), Rel::ORDER);
-                        }
-                        if in_order && writes(to) {
-                            edges.push(session(txn), own(to), Rel::WW);
-                        }
-                    }
-                    _ => {}
-                }
-            }
-            for mop in txns.mops(txn).iter().filter(|mop| !mop.is_write()) {
+            nodes as u32
+        })?;
+        let missed = committed().flat_map(|txn| {
+            txns.mops(txn).iter().filter(|mop| !mop.is_write()).map(move |mop| {
                 let key = mop.key();
                 let whole = mop.what as usize >= versions.order(key).len();
                 let next = if whole { tails + key } else { version(key, mop.what) };
-                missed.push((seen(txn), next));
-            }
-        }
-        let graph = edges.into_graph(tails as usize + txns.key_count())?;
+                (seen(txn), next)
+            })
+        });
+        let missed: Vec<(u32, u32)> = missed.collect();
         let flow = Rels(Rel::WR.set().0 | Rel::ON.set().0).with(Rel::ORDER);
         let commits = graph.components(flow.with(Rel::WW), self.budget)?;
         if !commits.is_acyclic() && !planted(Bug::CommitOrderIgnored) {

@@ -229,8 +229,8 @@ impl Versions {
     }
 
     /// The value at a place in the orders of all keys.
-    pub(crate) fn at(&self, place: u32) -> u32 {
-        self.elements[place as usize]
+    pub(crate) fn at(&self, place: usize) -> u32 {
+        self.elements[place]
     }
 
     /// How long the orders of all keys are.

@@ -7,7 +7,7 @@
 //! (PROOFS.md, "Between read committed and snapshots").
 
 use super::super::events::{Events, Layers};
-use super::super::graph::{Edges, Graph, Rel, Rels, Stop};
+use super::super::graph::{Graph, Rel, Rels, Stop};
 use super::super::interner::NONE;
 use super::super::level::Consistency;
 use super::super::planted::{Bug, planted};
@@ -140,37 +140,41 @@ impl Known<'_, '_> {
         let real = txns.len() as u32;
         let tails = real + versions.length() as u32;
         let version = |key: u32, at: u32| real + versions.first(key) as u32 + at;
-        let mut edges = Edges::new(self.budget);
-        for key in 0..txns.key_count() as u32 {
-            let order = versions.order(key);
-            for (at, &value) in (0..).zip(order) {
-                if let Some(writer) = txns.writer(value) {
-                    edges.push(version(key, at), writer, Rel::ON);
-                }
-                let last = at as usize + 1 == order.len();
-                let next = if last { tails + key } else { version(key, at + 1) };
-                if !planted(Bug::LaterVersionsForgotten) {
-                    edges.push(version(key, at), next, Rel::ON);
-                }
-            }
-            for &(_, writer, _) in self.data.tail(key) {
-                edges.push(tails + key, writer, Rel::ON);
-            }
-        }
-        let mut missed: Vec<(u32, u32)> = Vec::new();
-        for txn in self.committed() {
-            for writer in self.sources(txn).filter(|_| !planted(Bug::OnlySources)) {
-                edges.push(writer, txn, Rel::WR);
-            }
-            for mop in txns.mops(txn).iter().filter(|mop| !mop.is_write()) {
+        let missed = |txn: u32| {
+            txns.mops(txn).iter().filter(|mop| !mop.is_write()).map(move |mop| {
                 let key = mop.key();
                 let whole = mop.what as usize == versions.order(key).len();
                 let next = if whole { tails + key } else { version(key, mop.what) };
-                edges.push(txn, next, Rel::RW);
-                missed.push((txn, next));
+                (txn, next)
+            })
+        };
+        let nodes = tails as usize + txns.key_count();
+        let graph = Graph::of(nodes, self.budget, |edges| {
+            for key in 0..txns.key_count() as u32 {
+                let order = versions.order(key);
+                for (at, &value) in (0..).zip(order) {
+                    if let Some(writer) = txns.writer(value) {
+                        edges.push(version(key, at), writer, Rel::ON);
+                    }
+                    let last = at as usize + 1 == order.len();
+                    let next = if last { tails + key } else { version(key, at + 1) };
+                    if !planted(Bug::LaterVersionsForgotten) {
+                        edges.push(version(key, at), next, Rel::ON);
+                    }
+                }
+                for &(_, writer, _) in self.data.tail(key) {
+                    edges.push(tails + key, writer, Rel::ON);
+                }
             }
-        }
-        let graph = edges.into_graph(tails as usize + txns.key_count())?;
+            for txn in self.committed() {
+                for writer in self.sources(txn).filter(|_| !planted(Bug::OnlySources)) {
+                    edges.push(writer, txn, Rel::WR);
+                }
+                missed(txn).for_each(|(txn, next)| edges.push(txn, next, Rel::RW));
+            }
+            nodes as u32
+        })?;
+        let missed: Vec<(u32, u32)> = self.committed().flat_map(missed).collect();
         let flow = Rels(Rel::WR.set().0 | Rel::ON.set().0);
         let all = graph.components(flow.with(Rel::RW), self.budget)?;
         let mut pairs: Vec<(u32, u32)> = Vec::new();
