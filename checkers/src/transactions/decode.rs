@@ -1,4 +1,4 @@
-//! Transactions as they stand in a part of a history, with keys numbered: what several threads can
+//! Transactions as they stand in a block of a history, with keys numbered: what several threads can
 //! do before the rest is put together in order.
 
 use deposed_history::{Call, History, Outcome, Symbol, ValueRef, Word, Words};
@@ -9,6 +9,7 @@ use crate::budget::{Budget, Exhausted, Held};
 
 /// What became of a transaction.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(u8)]
 pub(crate) enum Status {
     /// It happened.
     Committed,
@@ -16,6 +17,39 @@ pub(crate) enum Status {
     Open,
     /// It did not happen.
     Failed,
+}
+
+impl Status {
+    fn of(call: Call) -> Self {
+        match call.outcome {
+            Outcome::Ok => Self::Committed,
+            Outcome::Info if planted(Bug::OpenAlwaysHappens) => Self::Committed,
+            Outcome::Info => Self::Open,
+            Outcome::Fail => Self::Failed,
+        }
+    }
+}
+
+/// The micro-operations of a transaction, as it says itself: when it is done, or else when it is
+/// invoked.
+fn said(history: &History, call: Call) -> Word {
+    let completed = call.complete.filter(|_| Status::of(call) == Status::Committed);
+    let word = completed.map_or(Word::NIL, |at| history.op(at).word());
+    if word.is_nil() { history.op(call.invoke).word() } else { word }
+}
+
+/// What a transaction wrote, or was to write: keys and values.
+pub(crate) fn writes(
+    history: &History,
+    call: Call,
+    write: Option<Symbol>,
+) -> impl Iterator<Item = (Word, Word)> {
+    let mops = history.word_list(said(history, call)).into_iter().flat_map(Words::iter);
+    mops.filter_map(move |mop| {
+        let parts = history.word_list(mop)?;
+        let is_write = parts.get(0)?.symbol() == write;
+        parts.get(1).zip(parts.get(2)).filter(|_| is_write)
+    })
 }
 
 /// Something in the history that is no transaction of this workload.
@@ -33,22 +67,22 @@ pub(crate) trait Reads<'h>: Default + Send {
     /// What the workload calls a write: `append`, `w`.
     const WRITE: &'static str;
 
-    /// Takes note of what a committed transaction saw of a key, numbered within the part. `false`
-    /// if that can be no value of a key.
-    fn see(&mut self, key: u32, seen: ValueRef<'h>) -> bool;
+    /// Takes note of what a committed transaction, the call of this number, saw of a key, numbered
+    /// within the part. `false` if that can be no value of a key.
+    fn see(&mut self, call: u32, key: u32, seen: ValueRef<'h>) -> bool;
 }
 
-/// A transaction of a part.
+/// A transaction of a block.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct RawTxn {
     /// Which of the history's calls.
     pub(crate) call: u32,
-    /// The end of its micro-operations among those of the part.
+    /// The end of its micro-operations among those of the block.
     pub(crate) end: u32,
     pub(crate) status: Status,
 }
 
-/// A micro-operation of a part: reads only of transactions that committed.
+/// A micro-operation of a block: reads only of transactions that committed, none of those that failed.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct RawMop {
     /// Numbered within the part.
@@ -58,71 +92,88 @@ pub(crate) struct RawMop {
     pub(crate) value: Word,
 }
 
-/// The transactions of consecutive calls.
+/// What one thread reads: blocks of consecutive calls, one after the other.
 #[derive(Debug)]
 pub(crate) struct Part<'h, R> {
     history: &'h History,
     names: Names,
+    /// The transactions of the block at hand.
     pub(crate) txns: Vec<RawTxn>,
     pub(crate) mops: Vec<RawMop>,
+    pub(crate) oddities: Vec<Oddity>,
+    pub(crate) oddity_count: u64,
+    /// The keys of all its blocks.
     pub(crate) keys: Vec<Word>,
     key_numbers: Interner<'h>,
     pub(crate) reads: R,
-    /// Writes by transactions that did not fail.
-    pub(crate) writes: usize,
-    pub(crate) oddities: Vec<Oddity>,
-    pub(crate) oddity_count: u64,
     held: Vec<Held>,
     held_bytes: usize,
 }
 
-/// Names of micro-operations, as numbers.
+/// Names of operations and micro-operations, as numbers.
 #[derive(Debug, Clone, Copy)]
-struct Names {
+pub(crate) struct Names {
+    txn: Option<Symbol>,
     read: Option<Symbol>,
-    write: Option<Symbol>,
+    pub(crate) write: Option<Symbol>,
+    /// Whether an operation that is not called `txn` is something else: some are called that.
+    only_txns: bool,
+}
+
+impl Names {
+    /// `write` is what the workload calls a write.
+    pub(crate) fn of(history: &History, write: &str) -> Self {
+        let txn = history.symbol("txn");
+        let is_txn = |call: &Call| Some(history.op(call.invoke).f_symbol()) == txn;
+        let only_txns = txn.is_some() && history.calls().iter().any(is_txn);
+        Self { txn, read: history.symbol("r"), write: history.symbol(write), only_txns }
+    }
 }
 
 /// Calls between two looks at the clock and at the memory.
 const CALLS_PER_LOOK: usize = 1 << 14;
 
-/// Reads the calls of a part. `only_txns`: those that are not called `txn` are something else.
-pub(crate) fn decode<'h, R: Reads<'h>>(
-    history: &'h History,
-    calls: std::ops::Range<usize>,
-    only_txns: bool,
-    budget: &Budget,
-) -> Result<Part<'h, R>, Exhausted> {
-    let txn = history.symbol("txn");
-    let names = Names { read: history.symbol("r"), write: history.symbol(R::WRITE) };
-    let mut part = Part {
-        history,
-        names,
-        txns: Vec::with_capacity(calls.len()),
-        mops: Vec::new(),
-        keys: Vec::new(),
-        key_numbers: Interner::default(),
-        reads: R::default(),
-        writes: 0,
-        oddities: Vec::new(),
-        oddity_count: 0,
-        held: Vec::new(),
-        held_bytes: 0,
-    };
-    for (number, call) in calls.clone().zip(&history.calls()[calls]) {
-        if number.is_multiple_of(CALLS_PER_LOOK) {
-            budget.check()?;
-            part.hold(budget)?;
-        }
-        if !only_txns || Some(history.op(call.invoke).f_symbol()) == txn {
-            part.add(number as u32, *call);
+impl<'h, R: Reads<'h>> Part<'h, R> {
+    pub(crate) fn new(history: &'h History, names: Names) -> Self {
+        Self {
+            history,
+            names,
+            txns: Vec::new(),
+            mops: Vec::new(),
+            oddities: Vec::new(),
+            oddity_count: 0,
+            keys: Vec::new(),
+            key_numbers: Interner::default(),
+            reads: R::default(),
+            held: Vec::new(),
+            held_bytes: 0,
         }
     }
-    part.hold(budget)?;
-    Ok(part)
-}
 
-impl<'h, R: Reads<'h>> Part<'h, R> {
+    /// Reads a block of calls, in the place of the one before.
+    pub(crate) fn decode(
+        &mut self,
+        calls: std::ops::Range<usize>,
+        budget: &Budget,
+    ) -> Result<(), Exhausted> {
+        self.txns.clear();
+        self.mops.clear();
+        self.oddities.clear();
+        self.oddity_count = 0;
+        self.txns.reserve(calls.len());
+        for (number, call) in calls.clone().zip(&self.history.calls()[calls]) {
+            if number.is_multiple_of(CALLS_PER_LOOK) {
+                budget.check()?;
+                self.hold(budget)?;
+            }
+            let name = Some(self.history.op(call.invoke).f_symbol());
+            if !self.names.only_txns || name == self.names.txn {
+                self.add(number as u32, *call);
+            }
+        }
+        self.hold(budget)
+    }
+
     /// Takes what it has grown to from the budget.
     fn hold(&mut self, budget: &Budget) -> Result<(), Exhausted> {
         let bytes = self.txns.capacity() * size_of::<RawTxn>()
@@ -137,17 +188,10 @@ impl<'h, R: Reads<'h>> Part<'h, R> {
     }
 
     fn add(&mut self, number: u32, call: Call) {
-        let status = match call.outcome {
-            Outcome::Ok => Status::Committed,
-            Outcome::Info if planted(Bug::OpenAlwaysHappens) => Status::Committed,
-            Outcome::Info => Status::Open,
-            Outcome::Fail => Status::Failed,
-        };
-        let completed = call.complete.filter(|_| status == Status::Committed);
-        let word = completed.map_or(Word::NIL, |at| self.history.op(at).word());
-        let word = if word.is_nil() { self.history.op(call.invoke).word() } else { word };
+        let status = Status::of(call);
+        let word = said(self.history, call);
         let read = match self.history.word_list(word) {
-            Some(list) => self.add_mops(status, list),
+            Some(list) => self.add_mops(number, status, list),
             None => Err(format!("{} is no list of micro-operations", self.history.view(word))),
         };
         self.txns.push(RawTxn { call: number, end: self.mops.len() as u32, status });
@@ -159,7 +203,7 @@ impl<'h, R: Reads<'h>> Part<'h, R> {
         }
     }
 
-    fn add_mops(&mut self, status: Status, list: Words<'h>) -> Result<(), String> {
+    fn add_mops(&mut self, call: u32, status: Status, list: Words<'h>) -> Result<(), String> {
         for mop in list.iter() {
             let history = self.history;
             let say = |what: &str| format!("{} {what}", history.view(mop));
@@ -174,7 +218,7 @@ impl<'h, R: Reads<'h>> Part<'h, R> {
                     continue;
                 }
                 let key = self.key(key);
-                if !self.reads.see(key, history.view(value)) {
+                if !self.reads.see(call, key, history.view(value)) {
                     return Err(say("saw what no key can hold"));
                 }
                 self.mops.push(RawMop { key, write: false, value });
@@ -183,8 +227,9 @@ impl<'h, R: Reads<'h>> Part<'h, R> {
                     return Err(say("writes nothing, which is what keys hold at first"));
                 }
                 let key = self.key(key);
-                self.mops.push(RawMop { key, write: true, value });
-                self.writes += 1;
+                if status != Status::Failed {
+                    self.mops.push(RawMop { key, write: true, value });
+                }
             } else {
                 let judged_by = match name.map(|name| history.text(name)) {
                     Some("append") => "; the model list-append knows it",

@@ -9,7 +9,7 @@ use super::certificate::{Certificate, Found};
 use super::explain;
 use super::graph::Stop;
 use super::level::{self, Consistency};
-use super::txns::Txns;
+use super::txns::{Ambiguous, Txns};
 use super::verify::{Workload, verify};
 use crate::{Analysis, Anomaly, Undecided};
 
@@ -118,7 +118,7 @@ impl Report {
             let last = txns.oddities.last().map_or(0, |oddity| oddity.position);
             self.open_since(last, format!("{} such ops in all", txns.oddity_count));
         }
-        if let Some(&(value, one, other)) = txns.ambiguous.first() {
+        if let Some(&Ambiguous { key, value, writers: (one, other) }) = txns.ambiguous.first() {
             let index = |txn| txns.history.op(txns.invoke(txn)).index();
             self.open_since(txns.invoke(other), format!(
                 "ops {} and {} both write {} to {}, so its reads tell nothing ({} such values): write \
@@ -126,7 +126,7 @@ impl Report {
                 index(one),
                 index(other),
                 txns.value_text(value),
-                txns.key_text(txns.written[value as usize].key),
+                txns.key_text(key),
                 txns.ambiguous.len(),
             ));
         }

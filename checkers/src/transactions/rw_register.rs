@@ -19,7 +19,7 @@ use super::level::Consistency;
 use super::order::Span;
 use super::planted::{Bug, planted};
 use super::report::{Open, Report};
-use super::txns::Txns;
+use super::txns::{Mop, Txns};
 use super::verify::Workload;
 use crate::analysis::with_beginning;
 use crate::{Analysis, Budget, Checker};
@@ -40,7 +40,7 @@ impl<'h> Reads<'h> for Values {
     const WRITE: &'static str = "w";
 
     #[inline]
-    fn see(&mut self, _key: u32, _seen: ValueRef<'h>) -> bool {
+    fn see(&mut self, _call: u32, _key: u32, _seen: ValueRef<'h>) -> bool {
         true
     }
 }
@@ -85,7 +85,7 @@ impl RwRegister {
 /// Open transactions of which a write was seen did happen, unless what was read may never have been
 /// committed. Returns a reader of each value.
 fn commit_seen(txns: &mut Txns<'_>, dirty_reads: bool) -> Vec<u32> {
-    let mut readers = vec![NONE; txns.written.len()];
+    let mut readers = vec![NONE; txns.value_count()];
     for txn in 0..txns.len() as u32 {
         for mop in txns.mops(txn).iter().filter(|mop| !mop.is_write() && mop.what != NONE) {
             readers[mop.what as usize] = txn;
@@ -164,9 +164,7 @@ fn facts(txns: &Txns<'_>, budget: &Budget) -> Result<(Vec<u32>, Facts), Stop> {
                 if writer != node {
                     facts.reads.push(Read { key, writer, reader: node });
                 }
-            } else if txns.written[mop.what as usize].next == NONE
-                && txns.writer(mop.what) == Some(txn)
-            {
+            } else if !txns.is_overwritten(mop.what) && txns.writer(mop.what) == Some(txn) {
                 facts.keys[key as usize].loose.push(node);
             }
         }
@@ -186,9 +184,9 @@ fn reason<'h>(txns: &Txns<'h>, from: u32, rel: Rel, to: u32) -> Option<Because<'
             })
         });
     }
-    let nil = |mop: &super::txns::Mop| !mop.is_write() && mop.what == NONE;
+    let nil = |mop: &Mop| !mop.is_write() && mop.what == NONE;
     (0..).zip(txns.mops(from)).filter(|(_, mop)| nil(mop)).find_map(|(at, read)| {
-        let wrote = |mop: &&super::txns::Mop| mop.is_write() && mop.key() == read.key();
+        let wrote = |mop: &&Mop| mop.is_write() && mop.key() == read.key();
         let write = txns.mops(to).iter().find(wrote)?;
         Some(Because::Missed {
             key: txns.key_text(read.key()),
@@ -232,12 +230,15 @@ struct Scan<'a, 'h> {
     keys: Vec<OwnKey>,
     /// Reads that their transaction then wrote over: key, what was read, transaction.
     updates: Vec<(u32, u32, u32)>,
+    /// By value: whether a write of it was come by.
+    written: Vec<bool>,
 }
 
 impl<'a, 'h> Scan<'a, 'h> {
     fn new(txns: &'a Txns<'h>) -> Self {
         let key = OwnKey { txn: NONE, last: None, first_read: None, wrote: false };
-        Self { txns, keys: vec![key; txns.key_count()], updates: Vec::new() }
+        let written = vec![false; txns.value_count()];
+        Self { txns, keys: vec![key; txns.key_count()], updates: Vec::new(), written }
     }
 
     fn scan(mut self, found: &mut Found<'h>) {
@@ -254,6 +255,7 @@ impl<'a, 'h> Scan<'a, 'h> {
                         self.updates.push((mop.key(), read, txn));
                     }
                     own.wrote = true;
+                    self.written[mop.what as usize] = true;
                 } else {
                     if own.last.is_some_and(|last| last != mop.what)
                         && !internal
@@ -267,7 +269,8 @@ impl<'a, 'h> Scan<'a, 'h> {
                         own.first_read = Some(mop.what);
                     }
                     if mop.what != NONE {
-                        value(txns, txn, at, mop.what, found);
+                        let written = self.written[mop.what as usize];
+                        value(txns, (txn, at), *mop, written, found);
                     }
                 }
                 own.last = Some(mop.what);
@@ -288,28 +291,47 @@ impl<'a, 'h> Scan<'a, 'h> {
     }
 }
 
-/// What is wrong with reading a value.
-fn value<'h>(txns: &Txns<'h>, txn: u32, at: u32, value: u32, found: &mut Found<'h>) {
-    let written = txns.written[value as usize];
-    let (reader, key, text) =
-        (txns.invoke(txn), txns.key_text(written.key), txns.value_text(value));
-    if written.writer == NONE && written.failed != NONE {
-        if planted(Bug::AbortedIgnored) {
+/// What is wrong with a read of a value. `written`: whether its transaction, if it is the writer, wrote
+/// it before.
+fn value<'h>(
+    txns: &Txns<'h>,
+    (txn, at): (u32, u32),
+    read: Mop,
+    written: bool,
+    found: &mut Found<'h>,
+) {
+    let value = read.what;
+    let text = || (txns.key_text(read.key()), txns.value_text(value));
+    let reader = txns.invoke(txn);
+    let Some(writer) = txns.writer(value) else {
+        if txns.written_by(value).is_some() {
             return;
         }
-        let writer = txns.invoke(written.failed);
-        found.add("G1a", || Proof::Aborted { reader, writer, key, value: text });
-    } else if written.writer == NONE {
-        if planted(Bug::GarbageIgnored) {
-            return;
+        match txns.failed(value).map(|failed| txns.invoke(failed)) {
+            Some(_) if planted(Bug::AbortedIgnored) => {}
+            Some(writer) => found.add("G1a", || {
+                let (key, value) = text();
+                Proof::Aborted { reader, writer, key, value }
+            }),
+            None if planted(Bug::GarbageIgnored) => {}
+            None => found.add("garbage-read", || {
+                let (key, value) = text();
+                Proof::Garbage { reader, key, value }
+            }),
         }
-        found.add("garbage-read", || Proof::Garbage { reader, key, value: text });
-    } else if let Some(writer) = txns.writer(value) {
-        if writer == txn && written.mop > at && !planted(Bug::FutureIgnored) {
-            found.add("future-read", || Proof::Future { txn: reader, mop: at, key, value: text });
-        } else if writer != txn && written.next != NONE && !planted(Bug::IntermediateIgnored) {
-            let (writer, next) = (txns.invoke(writer), txns.value_text(written.next));
-            found.add("G1b", || Proof::Intermediate { reader, writer, key, value: text, next });
-        }
+        return;
+    };
+    if writer == txn && !written && !planted(Bug::FutureIgnored) {
+        found.add("future-read", || {
+            let (key, value) = text();
+            Proof::Future { txn: reader, mop: at, key, value }
+        });
+    }
+    if writer != txn && txns.is_overwritten(value) && !planted(Bug::IntermediateIgnored) {
+        found.add("G1b", || {
+            let (key, value) = text();
+            let next = txns.next_text(read.what);
+            Proof::Intermediate { reader, writer: txns.invoke(writer), key, value, next }
+        });
     }
 }

@@ -4,20 +4,39 @@ use std::ops::Range;
 
 use deposed_history::{Call, History, Outcome, ValueRef, Word};
 
-use super::decode::{ODDITIES_MAX, Oddity, Part, RawMop, RawTxn, Reads, Status, decode};
+use rustc_hash::FxHashMap;
+
+use super::decode::{self, Names, ODDITIES_MAX, Oddity, Part, RawMop, RawTxn, Reads, Status};
 use super::graph::Stop;
 use super::interner::{Interner, NONE};
 use super::planted::{Bug, planted};
 use crate::budget::{Budget, Held};
 use crate::parallel::in_parallel;
 
-/// A transaction. Its micro-operations follow those of the one before.
+/// A transaction: which of the history's calls, and what became of it, in one word. Its
+/// micro-operations follow those of the one before.
 #[derive(Debug, Clone, Copy)]
 struct Txn {
-    /// Which of the history's calls.
-    call: u32,
+    head: u32,
     first: u32,
-    status: Status,
+}
+
+impl Txn {
+    const STATUS_BITS: u32 = 2;
+
+    const fn new(call: u32, first: u32, status: Status) -> Self {
+        Self { head: call << Self::STATUS_BITS | status as u32, first }
+    }
+
+    #[inline]
+    const fn call(self) -> usize {
+        (self.head >> Self::STATUS_BITS) as usize
+    }
+
+    #[inline]
+    const fn is(self, status: Status) -> bool {
+        self.head & ((1 << Self::STATUS_BITS) - 1) == status as u32
+    }
 }
 
 /// One read or write, in two words.
@@ -44,21 +63,55 @@ impl Mop {
     }
 }
 
-/// A value written to a key, or seen under it.
+/// Who wrote a value and did not fail, and what is to be known of that, in one word.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Written {
-    pub(crate) key: u32,
-    /// The transaction that wrote it and did not fail; [`NONE`] if there is none.
-    pub(crate) writer: u32,
-    /// One that failed to.
-    pub(crate) failed: u32,
-    /// Which of its transaction's micro-operations wrote it.
-    pub(crate) mop: u32,
-    /// What the same transaction wrote to the same key next.
-    pub(crate) next: u32,
-    /// Whether more than one that did not fail wrote it: then nothing follows from it.
-    pub(crate) ambiguous: bool,
+struct Written(u32);
+
+impl Written {
+    /// It is the only one, and it happened.
+    const COUNTS: u32 = 1;
+    /// It is not the only one: then nothing follows from it.
+    const AMBIGUOUS: u32 = 2;
+    /// It wrote to the same key again.
+    const OVERWRITTEN: u32 = 4;
+    const FLAG_BITS: u32 = 3;
+
+    const NOBODY: Self = Self(NONE << Self::FLAG_BITS);
+
+    #[inline]
+    const fn by(self) -> Option<u32> {
+        if self.0 & Self::NOBODY.0 == Self::NOBODY.0 {
+            None
+        } else {
+            Some(self.0 >> Self::FLAG_BITS)
+        }
+    }
+
+    #[inline]
+    const fn is(self, flag: u32) -> bool {
+        self.0 & flag != 0
+    }
 }
+
+/// A value that was seen before anybody was known to have written it.
+#[derive(Debug, Clone, Copy)]
+struct Unwritten {
+    text: Word,
+    /// A transaction that failed to write it, or [`NONE`].
+    failed: u32,
+}
+
+/// A value that more than one transaction wrote and did not fail to.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Ambiguous {
+    pub(crate) key: u32,
+    pub(crate) value: u32,
+    /// Two that did.
+    pub(crate) writers: (u32, u32),
+}
+
+/// A word holds a transaction and three flags, or a call and a status.
+const CALLS_MAX: usize = (1 << (u32::BITS - Written::FLAG_BITS)) - 1;
 
 /// Keys a history can have: a micro-operation keeps its key in 31 bits.
 const KEYS_MAX: usize = 1 << 31;
@@ -67,7 +120,10 @@ const KEYS_MAX: usize = 1 << 31;
 const NUMBER_MAX: usize = NONE as usize - 1;
 
 /// Below so many calls a thread is not worth its while.
-const CALLS_PER_PART_MIN: usize = 1 << 12;
+const CALLS_PER_BLOCK_MIN: usize = 1 << 12;
+
+/// Above, blocks take more memory than they are worth.
+const CALLS_PER_BLOCK_MAX: usize = 1 << 16;
 
 /// What the number of a value takes, mostly.
 const BYTES_PER_NUMBER: usize = 8;
@@ -79,24 +135,30 @@ pub(crate) struct Txns<'h> {
     list: Vec<Txn>,
     mops: Vec<Mop>,
     keys: Vec<Word>,
-    pub(crate) written: Vec<Written>,
-    /// By value: the transaction that wrote it, if it is known and counts, or [`NONE`]. All that
-    /// graphs ask of values, in one word each.
-    writers: Vec<u32>,
-    texts: Vec<Word>,
-    value_numbers: Vec<Interner<'h>>,
-    /// The last value each key got, and from which transaction: to find intermediate writes.
-    last_write: Vec<(u32, u32)>,
-    /// Values written more than once, and two transactions that did.
-    pub(crate) ambiguous: Vec<(u32, u32, u32)>,
+    /// By value.
+    written: Vec<Written>,
+    unwritten: FxHashMap<u32, Unwritten>,
+    numbers: Numbers<'h>,
+    names: Names,
+    pub(crate) ambiguous: Vec<Ambiguous>,
     pub(crate) oddities: Vec<Oddity>,
     pub(crate) oddity_count: u64,
     /// The memory it takes.
-    #[expect(dead_code, reason = "it is given back when this is dropped")]
-    held: Held,
+    held: Vec<Held>,
+    held_bytes: usize,
 }
 
-/// A part whose keys have got numbers for all of the history.
+/// What is only needed until all values are known.
+#[derive(Debug, Default)]
+struct Numbers<'h> {
+    keys: Interner<'h>,
+    /// By key.
+    values: Vec<Interner<'h>>,
+    /// By key: the last value it got, and from which transaction.
+    last_write: Vec<(u32, u32)>,
+}
+
+/// What a thread saw, whose keys have got numbers for all of the history.
 pub(crate) struct Numbered<R> {
     pub(crate) reads: R,
     /// By number within the part: that in the whole.
@@ -106,83 +168,93 @@ pub(crate) struct Numbered<R> {
 impl<'h> Txns<'h> {
     /// Reads a history. `keep` says what to keep of what a read saw, in its micro-operation.
     ///
-    /// Threads read parts of it; then the parts are put together in order, so that all numbers are
-    /// those of one thread.
+    /// Threads read blocks of it side by side; then those are put together in order, so that all numbers
+    /// are those of one thread.
     pub(crate) fn of<R: Reads<'h>>(
         history: &'h History,
         budget: &Budget,
         keep: impl Fn(&mut Self, u32, Word) -> u32,
     ) -> Result<(Self, Vec<Numbered<R>>), Stop> {
-        // Where some calls say that they are transactions, the others are something else.
-        let txn = history.symbol("txn");
-        let is_txn = |call: &Call| Some(history.op(call.invoke).f_symbol()) == txn;
-        let calls = history.calls();
-        let only_txns = txn.is_some() && calls.iter().any(is_txn);
-        let size = calls.len().div_ceil(budget.threads).max(CALLS_PER_PART_MIN);
-        let parts: Vec<Range<usize>> = (0..calls.len())
-            .step_by(size)
-            .map(|from| from..(from + size).min(calls.len()))
-            .collect();
-        let parts = in_parallel(budget.threads, parts, |calls| {
-            decode::<R>(history, calls, only_txns, budget)
-        });
-        let parts: Vec<Part<'h, R>> = parts.into_iter().collect::<Result<_, _>>()?;
-        Self::join(history, parts, budget, keep)
-    }
-
-    fn join<R: Reads<'h>>(
-        history: &'h History,
-        parts: Vec<Part<'h, R>>,
-        budget: &Budget,
-        keep: impl Fn(&mut Self, u32, Word) -> u32,
-    ) -> Result<(Self, Vec<Numbered<R>>), Stop> {
-        let sum = |size: fn(&Part<'h, R>) -> usize| parts.iter().map(size).sum::<usize>();
-        let (txns, mops) = (sum(|part| part.txns.len()), sum(|part| part.mops.len()));
-        let (keys, values) = (sum(|part| part.keys.len()), sum(|part| part.writes));
-        if mops > NUMBER_MAX || keys > KEYS_MAX {
+        let calls = history.calls().len();
+        if calls > CALLS_MAX {
             return Err(Stop::TooLarge);
         }
-        let bytes = (txns + 1) * size_of::<Txn>()
-            + mops * size_of::<Mop>()
-            + keys * (size_of::<Interner<'_>>() + size_of::<Word>() + Interner::BYTES_PER_VALUE)
-            + values
-                * (size_of::<Written>() + size_of::<u32>() + size_of::<Word>() + BYTES_PER_NUMBER);
+        let names = Names::of(history, R::WRITE);
         let mut all = Self {
             history,
-            held: budget.hold(bytes as u64)?,
-            list: Vec::with_capacity(txns + 1),
-            mops: Vec::with_capacity(mops),
+            list: Vec::with_capacity(calls + 1),
+            mops: Vec::new(),
             keys: Vec::new(),
-            written: Vec::with_capacity(values),
-            writers: Vec::new(),
-            texts: Vec::with_capacity(values),
-            value_numbers: Vec::new(),
-            last_write: Vec::new(),
+            written: Vec::new(),
+            unwritten: FxHashMap::default(),
+            numbers: Numbers::default(),
+            names,
             ambiguous: Vec::new(),
             oddities: Vec::new(),
             oddity_count: 0,
+            held: Vec::new(),
+            held_bytes: 0,
         };
-        let mut key_numbers = Interner::default();
-        let mut numbered = Vec::with_capacity(parts.len());
-        for part in parts {
-            budget.check()?;
-            let keys: Vec<u32> =
-                part.keys.iter().map(|&key| all.key(key, &mut key_numbers)).collect();
-            let mut mops = part.mops.iter();
-            let mut taken = 0;
-            for txn in &part.txns {
-                let own = mops.by_ref().take((txn.end - taken) as usize);
-                taken = txn.end;
-                all.add(*txn, own, &keys, &keep);
+        let size = calls.div_ceil(budget.threads).clamp(CALLS_PER_BLOCK_MIN, CALLS_PER_BLOCK_MAX);
+        let threads = budget.threads.min(calls.div_ceil(size));
+        let part = |_| (Part::<R>::new(history, names), Vec::new());
+        let (mut parts, mut numbers): (Vec<_>, Vec<Vec<u32>>) = (0..threads).map(part).unzip();
+        for from in (0..calls).step_by(size * threads.max(1)) {
+            let blocks = (from..).step_by(size).map(|at| at.min(calls)..(at + size).min(calls));
+            let work: Vec<(&mut Part<'h, R>, Range<usize>)> =
+                parts.iter_mut().zip(blocks).collect();
+            let decoded = in_parallel(threads, work, |(part, calls)| part.decode(calls, budget));
+            decoded.into_iter().collect::<Result<(), _>>()?;
+            for (part, keys) in parts.iter_mut().zip(&mut numbers) {
+                budget.check()?;
+                all.join(part, keys, &keep)?;
+                all.hold(budget)?;
             }
-            all.oddities.extend(part.oddities);
-            all.oddity_count += part.oddity_count;
-            numbered.push(Numbered { reads: part.reads, keys });
         }
         all.oddities.truncate(ODDITIES_MAX);
-        let first = all.mops.len() as u32;
-        all.list.push(Txn { call: NONE, first, status: Status::Failed });
-        Ok((all, numbered))
+        all.list.push(Txn::new(0, all.mops.len() as u32, Status::Failed));
+        let reads = parts.into_iter().map(|part| part.reads);
+        let numbered = reads.zip(numbers).map(|(reads, keys)| Numbered { reads, keys });
+        Ok((all, numbered.collect()))
+    }
+
+    /// Adds a block. `keys` are the numbers of the part's keys.
+    fn join<R: Reads<'h>>(
+        &mut self,
+        part: &mut Part<'h, R>,
+        keys: &mut Vec<u32>,
+        keep: &impl Fn(&mut Self, u32, Word) -> u32,
+    ) -> Result<(), Stop> {
+        keys.extend(part.keys[keys.len()..].iter().map(|&key| self.key(key)));
+        if self.mops.len() + part.mops.len() > NUMBER_MAX || self.keys.len() > KEYS_MAX {
+            return Err(Stop::TooLarge);
+        }
+        let mut mops = part.mops.iter();
+        let mut taken = 0;
+        for txn in &part.txns {
+            let own = mops.by_ref().take((txn.end - taken) as usize);
+            taken = txn.end;
+            self.add(*txn, own, keys, keep);
+        }
+        self.oddities.append(&mut part.oddities);
+        self.oddity_count += part.oddity_count;
+        Ok(())
+    }
+
+    /// Takes what it has grown to from the budget.
+    pub(crate) fn hold(&mut self, budget: &Budget) -> Result<(), Stop> {
+        let bytes = (self.history.calls().len() + 1) * size_of::<Txn>()
+            + self.mops.len() * size_of::<Mop>()
+            + self.keys.len()
+                * (size_of::<Interner<'_>>() + size_of::<Word>() + Interner::BYTES_PER_VALUE)
+            + self.written.len() * (size_of::<Written>() + BYTES_PER_NUMBER)
+            + self.unwritten.capacity() * size_of::<(u32, Unwritten)>();
+        let more = bytes.saturating_sub(self.held_bytes);
+        if more > 0 {
+            self.held.push(budget.hold(more as u64)?);
+            self.held_bytes = bytes;
+        }
+        Ok(())
     }
 
     #[inline]
@@ -194,72 +266,70 @@ impl<'h> Txns<'h> {
         keep: &impl Fn(&mut Self, u32, Word) -> u32,
     ) {
         let number = self.list.len() as u32;
-        self.list.push(Txn { call: txn.call, first: self.mops.len() as u32, status: txn.status });
-        for (at, mop) in (0..).zip(mops) {
+        self.list.push(Txn::new(txn.call, self.mops.len() as u32, txn.status));
+        for mop in mops {
             let key = keys[mop.key as usize];
-            if !mop.write {
-                let what = keep(self, key, mop.value);
-                self.mops.push(Mop::new(key, false, what));
-                continue;
-            }
-            let what = self.value(key, mop.value);
-            self.wrote(number, txn.status, what, at);
-            if txn.status != Status::Failed {
-                self.mops.push(Mop::new(key, true, what));
-            }
+            let what = match mop.write {
+                true => self.wrote(number, key, mop.value),
+                false => keep(self, key, mop.value),
+            };
+            self.mops.push(Mop::new(key, mop.write, what));
         }
     }
 
-    fn wrote(&mut self, txn: u32, status: Status, value: u32, mop: u32) {
+    /// Takes note of a write; returns the value's number.
+    fn wrote(&mut self, txn: u32, key: u32, word: Word) -> u32 {
+        let value = self.find(key, word).unwrap_or_else(|| self.number(key, word));
         let written = &mut self.written[value as usize];
-        if status == Status::Failed {
-            written.failed = txn;
-            return;
+        let mut flags = 0;
+        if let Some(other) = written.by().filter(|_| !planted(Bug::AmbiguityIgnored)) {
+            flags = written.0 & !Written::NOBODY.0 | Written::AMBIGUOUS;
+            self.ambiguous.push(Ambiguous { key, value, writers: (other, txn) });
         }
-        if written.writer != NONE && !planted(Bug::AmbiguityIgnored) {
-            written.ambiguous = true;
-            self.ambiguous.push((value, written.writer, txn));
-        }
-        written.writer = txn;
-        written.mop = mop;
-        let last = &mut self.last_write[written.key as usize];
+        *written = Written(txn << Written::FLAG_BITS | flags);
+        let last = &mut self.numbers.last_write[key as usize];
         let (before, by) = std::mem::replace(last, (value, txn));
         if by == txn {
-            self.written[before as usize].next = value;
+            self.written[before as usize].0 |= Written::OVERWRITTEN;
         }
+        value
     }
 
-    fn key(&mut self, key: Word, numbers: &mut Interner<'h>) -> u32 {
-        if let Some(number) = numbers.find(self.history, key) {
+    fn key(&mut self, key: Word) -> u32 {
+        if let Some(number) = self.numbers.keys.find(self.history, key) {
             return number;
         }
         let number = self.keys.len() as u32;
-        numbers.insert(self.history.view(key), number);
+        self.numbers.keys.insert(self.history.view(key), number);
         self.keys.push(key);
-        self.value_numbers.push(Interner::default());
-        self.last_write.push((NONE, NONE));
+        self.numbers.values.push(Interner::default());
+        self.numbers.last_write.push((NONE, NONE));
         number
     }
 
-    /// The number of a value under a key, new or known.
+    /// The number of a value under a key, if it has one.
+    #[inline]
+    fn find(&self, key: u32, word: Word) -> Option<u32> {
+        self.numbers.values[key as usize].find(self.history, word)
+    }
+
+    /// Gives a value a number.
+    fn number(&mut self, key: u32, word: Word) -> u32 {
+        let number = self.written.len() as u32;
+        self.numbers.values[key as usize].insert(self.history.view(word), number);
+        self.written.push(Written::NOBODY);
+        number
+    }
+
+    /// The number of a value that was seen under a key. Not to be asked once they are
+    /// [settled](Self::settle).
     #[inline]
     pub(crate) fn value(&mut self, key: u32, word: Word) -> u32 {
-        let numbers = &mut self.value_numbers[key as usize];
-        if let Some(number) = numbers.find(self.history, word) {
-            return number;
-        }
-        let number = self.written.len() as u32;
-        numbers.insert(self.history.view(word), number);
-        self.written.push(Written {
-            key,
-            writer: NONE,
-            failed: NONE,
-            mop: 0,
-            next: NONE,
-            ambiguous: false,
-        });
-        self.texts.push(word);
-        number
+        self.find(key, word).unwrap_or_else(|| {
+            let number = self.number(key, word);
+            self.unwritten.insert(number, Unwritten { text: word, failed: NONE });
+            number
+        })
     }
 
     /// How many transactions: they are numbered from 0 in the order of their invocations.
@@ -271,23 +341,51 @@ impl<'h> Txns<'h> {
         self.keys.len()
     }
 
-    /// Takes note of all values that were seen: the open transactions that wrote one of them happened,
-    /// and no others did. Before, no value has a [writer](Self::writer).
+    /// How many values there are.
+    pub(crate) const fn value_count(&self) -> usize {
+        self.written.len()
+    }
+
+    /// Takes note of all values that were seen, which have their numbers: the open transactions that
+    /// wrote one of them happened, and no others did. Before, no value has a [writer](Self::writer).
     pub(crate) fn settle(&mut self, seen: impl Iterator<Item = u32>) {
-        if self.list.iter().any(|txn| txn.status == Status::Open) && !planted(Bug::OpenNeverHappens)
-        {
+        if self.list.iter().any(|txn| txn.is(Status::Open)) && !planted(Bug::OpenNeverHappens) {
             for value in seen {
-                let written = &self.written[value as usize];
-                if written.writer != NONE && !written.ambiguous {
-                    self.list[written.writer as usize].status = Status::Committed;
+                let written = self.written[value as usize];
+                if let Some(writer) = written.by().filter(|_| !written.is(Written::AMBIGUOUS)) {
+                    let Txn { first, .. } = self.list[writer as usize];
+                    let call = self.list[writer as usize].call() as u32;
+                    self.list[writer as usize] = Txn::new(call, first, Status::Committed);
                 }
             }
         }
-        let counts = |written: &Written| {
-            written.writer != NONE && !written.ambiguous && self.is_committed(written.writer)
-        };
-        let writer = |written| if counts(written) { written.writer } else { NONE };
-        self.writers = self.written.iter().map(writer).collect();
+        for written in &mut self.written {
+            let happened = |writer: u32| self.list[writer as usize].is(Status::Committed);
+            if !written.is(Written::AMBIGUOUS) && written.by().is_some_and(happened) {
+                written.0 |= Written::COUNTS;
+            }
+        }
+        self.find_failed();
+        self.numbers = Numbers::default();
+    }
+
+    /// Finds who failed to write what was seen although nobody wrote it.
+    fn find_failed(&mut self) {
+        if self.unwritten.keys().all(|&value| self.written_by(value).is_some()) {
+            return;
+        }
+        for number in 0..self.len() as u32 {
+            if !self.list[number as usize].is(Status::Failed) {
+                continue;
+            }
+            for (key, value) in decode::writes(self.history, self.call(number), self.names.write) {
+                let key = self.numbers.keys.find(self.history, key);
+                let value = key.and_then(|key| self.find(key, value));
+                if let Some(unwritten) = value.and_then(|value| self.unwritten.get_mut(&value)) {
+                    unwritten.failed = number;
+                }
+            }
+        }
     }
 
     /// The micro-operations of a transaction; none of one that failed, no reads of one that is open.
@@ -310,7 +408,7 @@ impl<'h> Txns<'h> {
     /// The call of a transaction.
     #[inline]
     pub(crate) fn call(&self, txn: u32) -> Call {
-        self.history.calls()[self.list[txn as usize].call as usize]
+        self.history.calls()[self.list[txn as usize].call()]
     }
 
     /// Position of a transaction's invocation.
@@ -321,8 +419,8 @@ impl<'h> Txns<'h> {
     /// The transaction that was invoked at a position.
     pub(crate) fn at(&self, invoke: u32) -> Option<u32> {
         let txns = &self.list[..self.len()];
-        let found = txns
-            .binary_search_by_key(&invoke, |txn| self.history.calls()[txn.call as usize].invoke);
+        let found =
+            txns.binary_search_by_key(&invoke, |txn| self.history.calls()[txn.call()].invoke);
         found.ok().map(|txn| txn as u32)
     }
 
@@ -334,13 +432,45 @@ impl<'h> Txns<'h> {
     /// Whether it counts: it was acknowledged, or a write of it was seen.
     #[inline]
     pub(crate) fn is_committed(&self, txn: u32) -> bool {
-        self.list[txn as usize].status == Status::Committed
+        self.list[txn as usize].is(Status::Committed)
     }
 
     /// The transaction that wrote a value, if it is known and counts.
     #[inline]
     pub(crate) fn writer(&self, value: u32) -> Option<u32> {
-        Some(self.writers[value as usize]).filter(|&writer| writer != NONE)
+        let written = self.written[value as usize];
+        written.by().filter(|_| written.is(Written::COUNTS))
+    }
+
+    /// A transaction that wrote a value and did not fail, whether it counts or not.
+    pub(crate) fn written_by(&self, value: u32) -> Option<u32> {
+        self.written[value as usize].by()
+    }
+
+    /// Whether more than one wrote a value and did not fail.
+    pub(crate) fn is_ambiguous(&self, value: u32) -> bool {
+        self.written[value as usize].is(Written::AMBIGUOUS)
+    }
+
+    /// A transaction that failed to write a value that nobody wrote.
+    pub(crate) fn failed(&self, value: u32) -> Option<u32> {
+        let unwritten = self.unwritten.get(&value).filter(|_| self.written_by(value).is_none())?;
+        Some(unwritten.failed).filter(|&failed| failed != NONE)
+    }
+
+    /// Whether the transaction that wrote a value then wrote another one to the same key.
+    #[inline]
+    pub(crate) fn is_overwritten(&self, value: u32) -> bool {
+        self.written[value as usize].is(Written::OVERWRITTEN)
+    }
+
+    /// That other value, as it was written.
+    pub(crate) fn next_text(&self, value: u32) -> ValueRef<'h> {
+        let own = self.written_by(value).map_or(&[][..], |writer| self.mops(writer));
+        let mut writes = own.iter().filter(|mop| mop.is_write());
+        let write = writes.find(|mop| mop.what == value);
+        let next = write.and_then(|write| writes.find(|mop| mop.key() == write.key()));
+        next.map_or(ValueRef::Nil, |next| self.value_text(next.what))
     }
 
     /// A key as it was written.
@@ -348,8 +478,20 @@ impl<'h> Txns<'h> {
         self.history.view(self.keys[key as usize])
     }
 
-    /// A value as it was written.
+    /// A value as it was written, or seen.
     pub(crate) fn value_text(&self, value: u32) -> ValueRef<'h> {
-        self.history.view(self.texts[value as usize])
+        let word = match self.written_by(value) {
+            Some(writer) => self.write_text(writer, value),
+            None => self.unwritten.get(&value).map(|unwritten| unwritten.text),
+        };
+        self.history.view(word.unwrap_or(Word::NIL))
+    }
+
+    fn write_text(&self, writer: u32, value: u32) -> Option<Word> {
+        let mut writes = self.mops(writer).iter().filter(|mop| mop.is_write());
+        let number = writes.position(|mop| mop.what == value)?;
+        let (_, text) =
+            decode::writes(self.history, self.call(writer), self.names.write).nth(number)?;
+        Some(text)
     }
 }

@@ -28,7 +28,6 @@ pub(crate) fn scan<'h>(
         }
         for (at, mop) in (0..).zip(txns.mops(txn)) {
             let key = mop.key();
-            own.enter(txn, key);
             if mop.is_write() {
                 own.append(txns, versions, txn, mop.what, key, found);
                 continue;
@@ -85,17 +84,16 @@ impl Bad {
     fn of(txns: &Txns<'_>, elements: &[u32], mut again: impl FnMut(u32, u32) -> bool) -> Self {
         let mut bad = Self { aborted: NONE, garbage: NONE, duplicate: NONE };
         for (at, &value) in (1..).zip(elements) {
-            if again(at, value) && !txns.written[value as usize].ambiguous {
+            if again(at, value) && !txns.is_ambiguous(value) {
                 bad.duplicate = bad.duplicate.min(at);
             }
             // Most have a writer that is known.
             if txns.writer(value).is_some() {
                 continue;
             }
-            let written = txns.written[value as usize];
-            if written.writer == NONE {
-                let first =
-                    if written.failed == NONE { &mut bad.garbage } else { &mut bad.aborted };
+            if txns.written_by(value).is_none() {
+                let failed = txns.failed(value).is_some();
+                let first = if failed { &mut bad.aborted } else { &mut bad.garbage };
                 *first = at.min(*first);
             }
         }
@@ -109,8 +107,8 @@ impl Bad {
         if self.aborted <= length && !planted(Bug::AbortedIgnored) {
             found.add("G1a", || {
                 let (key, value) = at(self.aborted);
-                let failed = txns.written[seen[self.aborted as usize - 1] as usize].failed;
-                Proof::Aborted { reader, writer: txns.invoke(failed), key, value }
+                let writer = failed_writer(txns, seen[self.aborted as usize - 1]);
+                Proof::Aborted { reader, writer, key, value }
             });
         }
         if self.garbage <= length && !planted(Bug::GarbageIgnored) {
@@ -132,21 +130,25 @@ impl Bad {
 fn intermediate<'h>(txns: &Txns<'h>, txn: u32, key: u32, seen: &[u32], found: &mut Found<'h>) {
     let Some(&value) = seen.last() else { return };
     let Some(writer) = txns.writer(value).filter(|&writer| writer != txn) else { return };
-    let next = txns.written[value as usize].next;
-    if next != NONE && !planted(Bug::IntermediateIgnored) {
+    if txns.is_overwritten(value) && !planted(Bug::IntermediateIgnored) {
         found.add("G1b", || Proof::Intermediate {
             reader: txns.invoke(txn),
             writer: txns.invoke(writer),
             key: txns.key_text(key),
             value: txns.value_text(value),
-            next: txns.value_text(next),
+            next: txns.next_text(value),
         });
     }
 }
 
-/// What the transaction at hand did to each key.
+/// Position of the invocation of a transaction that failed to write a value.
+fn failed_writer(txns: &Txns<'_>, value: u32) -> u32 {
+    txns.failed(value).map_or(0, |failed| txns.invoke(failed))
+}
+
+/// What the transaction at hand did.
 struct Own {
-    keys: Vec<OwnKey>,
+    keys: OwnKeys,
     /// Reads that their transaction then wrote over: key, what was read, transaction.
     updates: Vec<(u32, u32, u32)>,
     /// The last transactions reported, so that each is once.
@@ -154,9 +156,19 @@ struct Own {
     future: u32,
 }
 
-#[derive(Debug, Clone)]
-struct OwnKey {
+/// What it did to each key.
+struct OwnKeys {
+    /// By key: the last transaction that used it, and its number among that one's keys.
+    numbers: Vec<(u32, u32)>,
+    /// The keys of the transaction at hand, and what is left of those before.
+    list: Vec<OwnKey>,
     txn: u32,
+    /// How many keys of the transaction at hand there are so far.
+    count: usize,
+}
+
+#[derive(Debug, Default)]
+struct OwnKey {
     /// The last read.
     seen: Option<u32>,
     /// Appended since.
@@ -169,32 +181,39 @@ struct OwnKey {
     wrote: bool,
 }
 
+impl OwnKey {
+    /// Makes it as new, but for the room it has.
+    fn clear(&mut self) {
+        let Self { mut appended, mut strays, .. } = std::mem::take(self);
+        appended.clear();
+        strays.clear();
+        *self = Self { appended, strays, ..Self::default() };
+    }
+}
+
+impl OwnKeys {
+    fn of(&mut self, txn: u32, key: u32) -> &mut OwnKey {
+        if self.txn != txn {
+            (self.txn, self.count) = (txn, 0);
+        }
+        let (by, number) = &mut self.numbers[key as usize];
+        if *by != txn {
+            (*by, *number) = (txn, self.count as u32);
+            match self.list.get_mut(self.count) {
+                Some(own) => own.clear(),
+                None => self.list.push(OwnKey::default()),
+            }
+            self.count += 1;
+        }
+        &mut self.list[*number as usize]
+    }
+}
+
 impl Own {
     fn new(keys: usize) -> Self {
-        let key = OwnKey {
-            txn: NONE,
-            seen: None,
-            appended: Vec::new(),
-            longest: None,
-            strays: Vec::new(),
-            first_read: None,
-            wrote: false,
-        };
-        Self { keys: vec![key; keys], updates: Vec::new(), internal: NONE, future: NONE }
-    }
-
-    /// Forgets what another transaction did to a key.
-    fn enter(&mut self, txn: u32, key: u32) {
-        let own = &mut self.keys[key as usize];
-        if own.txn != txn {
-            own.txn = txn;
-            own.seen = None;
-            own.appended.clear();
-            own.longest = None;
-            own.strays.clear();
-            own.first_read = None;
-            own.wrote = false;
-        }
+        let numbers = vec![(NONE, 0); keys];
+        let keys = OwnKeys { numbers, list: Vec::new(), txn: NONE, count: 0 };
+        Self { keys, updates: Vec::new(), internal: NONE, future: NONE }
     }
 
     fn append<'h>(
@@ -206,7 +225,7 @@ impl Own {
         key: u32,
         found: &mut Found<'h>,
     ) {
-        let own = &mut self.keys[key as usize];
+        let own = self.keys.of(txn, key);
         let mut reads = own.longest.iter().chain(&own.strays);
         if self.future != txn
             && !planted(Bug::FutureIgnored)
@@ -237,7 +256,7 @@ impl Own {
         what: u32,
         found: &mut Found<'h>,
     ) {
-        let own = &mut self.keys[key as usize];
+        let own = self.keys.of(txn, key);
         let seen = versions.seen(key, what);
         let as_expected = match own.seen {
             Some(before) if before == what => own.appended.is_empty(),
@@ -291,8 +310,7 @@ fn lost_updates<'h>(txns: &Txns<'h>, mut updates: Vec<(u32, u32, u32)>, found: &
 fn dirty_updates<'h>(txns: &Txns<'h>, versions: &Versions, key: u32, found: &mut Found<'h>) {
     let mut aborted = None;
     for &value in versions.order(key) {
-        let written = txns.written[value as usize];
-        if written.writer == NONE && written.failed != NONE {
+        if txns.failed(value).is_some() {
             aborted = aborted.or(Some(value));
         }
         let Some(writer) = txns.writer(value).filter(|&writer| txns.is_acknowledged(writer)) else {
@@ -301,7 +319,7 @@ fn dirty_updates<'h>(txns: &Txns<'h>, versions: &Versions, key: u32, found: &mut
         let below = aborted.take().filter(|_| !planted(Bug::DirtyUpdateIgnored));
         let Some(below) = below else { continue };
         found.add("dirty-update", || Proof::DirtyUpdate {
-            failed: txns.invoke(txns.written[below as usize].failed),
+            failed: failed_writer(txns, below),
             txn: txns.invoke(writer),
             reader: txns.invoke(versions.whole_reader(txns, key)),
             key: txns.key_text(key),
@@ -318,11 +336,10 @@ fn own_order<'h>(txns: &Txns<'h>, versions: &Versions, key: u32, found: &mut Fou
         let Some(writer) = txns.writer(value).filter(|_| versions.place(value) == at) else {
             continue;
         };
-        if let Some((below, _)) = before.filter(|&(below, by)| {
-            by == writer
-                && !planted(Bug::OwnOrderIgnored)
-                && txns.written[below as usize].mop > txns.written[value as usize].mop
-        }) {
+        // Values are numbered in the order in which they are written.
+        if let Some((below, _)) = before
+            .filter(|&(below, by)| by == writer && below > value && !planted(Bug::OwnOrderIgnored))
+        {
             found.add("cyclic-versions", || Proof::OwnOrder {
                 txn: txns.invoke(writer),
                 reader: txns.invoke(versions.whole_reader(txns, key)),
@@ -335,23 +352,25 @@ fn own_order<'h>(txns: &Txns<'h>, versions: &Versions, key: u32, found: &mut Fou
     }
 }
 
-/// An append that nobody saw, although a later one of the same transaction was seen.
+/// An append that nobody saw, although the next one of the same transaction was seen.
 fn own_order_unseen<'h>(txns: &Txns<'h>, versions: &Versions, found: &mut Found<'h>) {
+    // By key: the next append to it, and its transaction.
+    let mut next = vec![(NONE, NONE); txns.key_count()];
     for txn in (0..txns.len() as u32).filter(|&txn| txns.is_committed(txn)) {
-        for mop in txns.mops(txn).iter().filter(|mop| mop.is_write()) {
-            let next = txns.written[mop.what as usize].next;
-            let writers = [mop.what, next].map(|v| if v == NONE { None } else { txns.writer(v) });
-            if !planted(Bug::OwnOrderUnseenIgnored)
-                && writers == [Some(txn); 2]
+        for mop in txns.mops(txn).iter().rev().filter(|mop| mop.is_write()) {
+            let (after, by) = std::mem::replace(&mut next[mop.key() as usize], (mop.what, txn));
+            if by == txn
+                && !planted(Bug::OwnOrderUnseenIgnored)
+                && [mop.what, after].map(|value| txns.writer(value)) == [Some(txn); 2]
                 && !versions.is_seen(mop.what)
-                && versions.place(next) > 0
+                && versions.place(after) > 0
             {
                 found.add("cyclic-versions", || Proof::OwnOrder {
                     txn: txns.invoke(txn),
                     reader: txns.invoke(versions.whole_reader(txns, mop.key())),
                     key: txns.key_text(mop.key()),
                     first: txns.value_text(mop.what),
-                    second: txns.value_text(next),
+                    second: txns.value_text(after),
                 });
             }
         }

@@ -29,6 +29,8 @@ pub(crate) struct Longest<'h> {
 #[derive(Debug, Clone, Copy, Default)]
 struct LongestOfKey<'h> {
     list: Option<ListRef<'h>>,
+    /// The first call that read it.
+    call: u32,
     /// Some two reads were such that neither begins with the other.
     forked: bool,
 }
@@ -37,11 +39,11 @@ impl<'h> Reads<'h> for Longest<'h> {
     const WRITE: &'static str = "append";
 
     #[inline]
-    fn see(&mut self, key: u32, seen: ValueRef<'h>) -> bool {
+    fn see(&mut self, call: u32, key: u32, seen: ValueRef<'h>) -> bool {
         match seen {
             ValueRef::Nil => true,
             ValueRef::List(list) if list.len() < STRAY as usize => {
-                self.add(key, list);
+                self.add(key, list, call);
                 true
             }
             _ => false,
@@ -56,7 +58,7 @@ impl<'h> Longest<'h> {
         for Numbered { reads, keys } in parts {
             for (of_key, &key) in reads.keys.iter().zip(keys) {
                 if let Some(list) = of_key.list {
-                    whole.add(key, list);
+                    whole.add(key, list, of_key.call);
                     whole.keys[key as usize].forked |= of_key.forked;
                 }
             }
@@ -66,22 +68,26 @@ impl<'h> Longest<'h> {
     }
 
     #[inline]
-    fn add(&mut self, key: u32, list: ListRef<'h>) {
+    fn add(&mut self, key: u32, list: ListRef<'h>, call: u32) {
         if self.keys.len() <= key as usize {
             self.keys.resize(key as usize + 1, LongestOfKey::default());
         }
         let of_key = &mut self.keys[key as usize];
         let Some(longest) = of_key.list else {
-            of_key.list = Some(list);
+            (of_key.list, of_key.call) = (Some(list), call);
             return;
         };
-        let (short, long) =
-            if list.len() <= longest.len() { (list, longest) } else { (longest, list) };
+        // Of the longest ones the first, whichever thread saw it.
+        let longer =
+            list.len() > longest.len() || list.len() == longest.len() && call < of_key.call;
+        let (short, long) = if longer { (longest, list) } else { (list, longest) };
         if !long.starts_with(short) {
             of_key.forked = true;
             self.forked = true;
         }
-        of_key.list = Some(long);
+        if longer {
+            (of_key.list, of_key.call) = (Some(list), call);
+        }
     }
 }
 
@@ -134,7 +140,7 @@ impl Versions {
             return Err(Stop::TooLarge);
         }
         // Elements, places by value, and three words a key: those proofs ask for included.
-        let bytes = 4 * (elements + txns.written.len().max(elements) + 3 * keys);
+        let bytes = 4 * (elements + txns.value_count().max(elements) + 3 * keys);
         let held = Some(budget.hold(bytes as u64)?);
         let mut versions = Self { held, ..Self::default() };
         versions.elements.reserve_exact(elements);
@@ -152,7 +158,8 @@ impl Versions {
             versions.find_strays(txns, longest);
         }
         budget.check()?;
-        versions.place = vec![0; txns.written.len()];
+        txns.hold(budget)?;
+        versions.place = vec![0; txns.value_count()];
         for bounds in versions.first.windows(2) {
             let order = &versions.elements[bounds[0] as usize..bounds[1] as usize];
             for (place, &value) in (1..).zip(order) {
@@ -197,7 +204,7 @@ impl Versions {
         for txn in 0..txns.len() as u32 {
             for at in 0..txns.mops(txn).len() {
                 let mop = txns.mops(txn)[at];
-                let Some(&LongestOfKey { list: Some(order), forked: true }) =
+                let Some(&LongestOfKey { list: Some(order), forked: true, .. }) =
                     longest.keys.get(mop.key() as usize)
                 else {
                     continue;

@@ -24,7 +24,7 @@ struct Blind<const APPEND: bool>;
 impl<'h, const APPEND: bool> Reads<'h> for Blind<APPEND> {
     const WRITE: &'static str = if APPEND { "append" } else { "w" };
 
-    fn see(&mut self, _key: u32, _seen: ValueRef<'h>) -> bool {
+    fn see(&mut self, _call: u32, _key: u32, _seen: ValueRef<'h>) -> bool {
         true
     }
 }
