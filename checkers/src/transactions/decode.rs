@@ -38,16 +38,17 @@ fn said(history: &History, call: Call) -> Word {
     if word.is_nil() { history.op(call.invoke).word() } else { word }
 }
 
-/// What a transaction wrote, or was to write: keys and values.
+/// What a call wrote, or was to write, if it is a transaction: keys and values.
 pub(crate) fn writes(
     history: &History,
     call: Call,
-    write: Option<Symbol>,
+    names: Names,
 ) -> impl Iterator<Item = (Word, Word)> {
-    let mops = history.word_list(said(history, call)).into_iter().flat_map(Words::iter);
+    let said = Some(said(history, call)).filter(|_| names.are_of(history, call));
+    let mops = said.and_then(|said| history.word_list(said)).into_iter().flat_map(Words::iter);
     mops.filter_map(move |mop| {
         let parts = history.word_list(mop)?;
-        let is_write = parts.get(0)?.symbol() == write;
+        let is_write = parts.get(0)?.symbol() == names.write;
         parts.get(1).zip(parts.get(2)).filter(|_| is_write)
     })
 }
@@ -72,7 +73,7 @@ pub(crate) trait Reads<'h>: Default + Send {
     fn see(&mut self, call: u32, key: u32, seen: ValueRef<'h>) -> bool;
 }
 
-/// A transaction of a block.
+/// A transaction of a block. Those that failed are left out.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct RawTxn {
     /// Which of the history's calls.
@@ -82,7 +83,7 @@ pub(crate) struct RawTxn {
     pub(crate) status: Status,
 }
 
-/// A micro-operation of a block: reads only of transactions that committed, none of those that failed.
+/// A micro-operation of a block: reads only of transactions that committed.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct RawMop {
     /// Numbered within the part.
@@ -114,8 +115,8 @@ pub(crate) struct Part<'h, R> {
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Names {
     txn: Option<Symbol>,
-    read: Option<Symbol>,
     pub(crate) write: Option<Symbol>,
+    read: Option<Symbol>,
     /// Whether an operation that is not called `txn` is something else: some are called that.
     only_txns: bool,
 }
@@ -127,6 +128,12 @@ impl Names {
         let is_txn = |call: &Call| Some(history.op(call.invoke).f_symbol()) == txn;
         let only_txns = txn.is_some() && history.calls().iter().any(is_txn);
         Self { txn, read: history.symbol("r"), write: history.symbol(write), only_txns }
+    }
+
+    /// Whether a call is a transaction.
+    #[inline]
+    fn are_of(self, history: &History, call: Call) -> bool {
+        !self.only_txns || Some(history.op(call.invoke).f_symbol()) == self.txn
     }
 }
 
@@ -166,8 +173,7 @@ impl<'h, R: Reads<'h>> Part<'h, R> {
                 budget.check()?;
                 self.hold(budget)?;
             }
-            let name = Some(self.history.op(call.invoke).f_symbol());
-            if !self.names.only_txns || name == self.names.txn {
+            if self.names.are_of(self.history, *call) {
                 self.add(number as u32, *call);
             }
         }
@@ -194,7 +200,9 @@ impl<'h, R: Reads<'h>> Part<'h, R> {
             Some(list) => self.add_mops(number, status, list),
             None => Err(format!("{} is no list of micro-operations", self.history.view(word))),
         };
-        self.txns.push(RawTxn { call: number, end: self.mops.len() as u32, status });
+        if status != Status::Failed {
+            self.txns.push(RawTxn { call: number, end: self.mops.len() as u32, status });
+        }
         if let Err(what) = read {
             self.oddity_count += 1;
             if self.oddities.len() < ODDITIES_MAX {

@@ -8,7 +8,7 @@ use super::fan::join;
 use super::graph::{Edges, Graph, Rel, Stop};
 use super::interner::NONE;
 use super::level::OrderKind;
-use super::order::{Order, Span};
+use super::order::{Span, add_order};
 use super::planted::{Bug, planted};
 use crate::budget::{Budget, Held};
 
@@ -53,8 +53,7 @@ impl Facts {
         for (new, &txn) in (0..).zip(kept) {
             number[txn as usize] = new;
         }
-        let spans =
-            (0..).zip(kept).map(|(node, &txn)| Span { node, ..self.spans[txn as usize] }).collect();
+        let spans = kept.iter().map(|&txn| self.spans[txn as usize]).collect();
         let mut keys = Vec::with_capacity(self.keys.len());
         let mut reads = Vec::new();
         // By transaction: the version that a read of its version becomes; `None`: no read at all.
@@ -95,10 +94,9 @@ impl Facts {
     pub(crate) fn graph(&self, order: OrderKind, budget: &Budget) -> Result<Graph, Stop> {
         // By writer: the next one in the chain of the key at hand.
         let mut next_in_chain = vec![NONE; self.spans.len()];
-        let order = Order::of(order, self.spans.iter().copied(), self.spans.len(), budget)?;
         Graph::of(2 * self.spans.len(), budget, |edges| {
             let nodes = self.add_edges(&mut next_in_chain, edges);
-            order.add_edges(nodes, edges)
+            add_order(order, &self.spans[..], nodes, edges)
         })
     }
 

@@ -113,6 +113,7 @@ pub(crate) struct Edges<'b> {
     /// `None` as long as they are counted.
     ends: Option<Vec<End>>,
     count: usize,
+    chain: u32,
     budget: &'b Budget,
     held: Vec<Held>,
     /// Why edges were left out.
@@ -120,6 +121,13 @@ pub(crate) struct Edges<'b> {
 }
 
 impl Edges<'_> {
+    /// Adds a chain of auxiliary nodes after all other nodes, numbered from `first`: each leads to the
+    /// next, and number `i` of them to node `i`. It takes no memory. Returns how many nodes there are.
+    pub(crate) const fn add_chain(&mut self, first: u32, length: u32) -> u32 {
+        self.chain = length;
+        first + length
+    }
+
     /// Adds an edge. If it has no room, [`Graph::of`] will say so.
     #[inline]
     pub(crate) fn push(&mut self, from: u32, to: u32, rel: Rel) {
@@ -162,13 +170,15 @@ impl Edges<'_> {
         }
     }
 
-    /// Gives every edge that was counted a slot.
+    /// Gives every edge that was counted a slot. The nodes of the chain are not among `nodes`.
     fn place(&mut self, nodes: usize) -> Result<(), Stop> {
+        let chain = self.chain as usize;
+        if nodes + chain > NODES_MAX || self.count + 2 * chain > EDGES_MAX {
+            return Err(Stop::TooLarge);
+        }
+        self.has_room(nodes);
         if let Some(stop) = self.stop {
             return Err(stop);
-        }
-        if nodes > NODES_MAX || self.count > EDGES_MAX {
-            return Err(Stop::TooLarge);
         }
         self.held.push(self.budget.hold((self.count * size_of::<End>()) as u64)?);
         // Shifted by two, so that filling the slots leaves each node's first slot in place.
@@ -180,11 +190,14 @@ impl Edges<'_> {
     }
 }
 
-/// A directed graph: the edges of node `n` are `ends[first[n]..first[n + 1]]`.
+/// A directed graph: the edges of node `n` are `ends[first[n]..first[n + 1]]`, but for those of a
+/// [chain](Edges::add_chain), whose slots come after.
 #[derive(Debug)]
 pub(crate) struct Graph {
     first: Vec<u32>,
     ends: Vec<End>,
+    /// How many nodes the chain has.
+    chain: u32,
     /// The memory it takes.
     #[expect(dead_code, reason = "it is given back when the graph is dropped")]
     held: Vec<Held>,
@@ -202,46 +215,59 @@ impl Graph {
         mut add: impl FnMut(&mut Edges<'_>) -> u32,
     ) -> Result<Self, Stop> {
         let (first, held) = (Vec::new(), Vec::new());
-        let mut edges = Edges { first, ends: None, count: 0, budget, held, stop: None };
+        let mut edges = Edges { first, ends: None, count: 0, chain: 0, budget, held, stop: None };
         edges.has_room(nodes);
-        let nodes = add(&mut edges) as usize;
-        edges.has_room(nodes);
-        edges.place(nodes)?;
+        let nodes = add(&mut edges) - edges.chain;
+        edges.place(nodes as usize)?;
         budget.check()?;
         add(&mut edges);
-        let Edges { mut first, ends, held, .. } = edges;
-        first.truncate(nodes + 1);
-        Ok(Self { first, ends: ends.unwrap_or_default(), held })
+        let Edges { mut first, ends, chain, held, .. } = edges;
+        first.truncate(nodes as usize + 1);
+        Ok(Self { first, ends: ends.unwrap_or_default(), chain, held })
     }
 
     pub(crate) const fn nodes(&self) -> usize {
-        self.first.len() - 1
+        self.first.len() - 1 + self.chain as usize
     }
 
     pub(crate) const fn edges(&self) -> usize {
-        self.ends.len()
+        self.ends.len() + (2 * self.chain as usize).saturating_sub(1)
     }
 
     /// The edges of a node: where they lead, and their relation.
     #[inline]
     pub(crate) fn out(&self, node: u32) -> impl ExactSizeIterator<Item = (u32, Rel)> + '_ {
-        let node = node as usize;
-        self.ends[self.first[node] as usize..self.first[node + 1] as usize]
-            .iter()
-            .map(|&end| (end.to(), end.rel()))
+        let (first, end) = self.slots(node);
+        (first..end).map(|slot| self.end(slot))
     }
 
     /// The first edge of a node, and the one after its last.
     #[inline]
     pub(crate) fn slots(&self, node: u32) -> (u32, u32) {
-        (self.first[node as usize], self.first[node as usize + 1])
+        let stored = self.first.len() as u32 - 1;
+        if node < stored {
+            return (self.first[node as usize], self.first[node as usize + 1]);
+        }
+        let number = node - stored;
+        let first = self.ends.len() as u32 + 2 * number;
+        // The last one leads to no next.
+        (first, first + if number + 1 < self.chain { 2 } else { 1 })
     }
 
     /// Where an edge leads, and its relation.
     #[inline]
     pub(crate) fn end(&self, slot: u32) -> (u32, Rel) {
-        let end = self.ends[slot as usize];
-        (end.to(), end.rel())
+        match self.ends.get(slot as usize) {
+            Some(end) => (end.to(), end.rel()),
+            None => self.end_in_chain(slot - self.ends.len() as u32),
+        }
+    }
+
+    #[inline]
+    const fn end_in_chain(&self, slot: u32) -> (u32, Rel) {
+        let (number, leads_on) = (slot / 2, slot % 2 == 1);
+        let to = if leads_on { self.first.len() as u32 + number } else { number };
+        (to, Rel::ORDER)
     }
 
     /// The strongly connected components over some relations.
@@ -275,6 +301,7 @@ impl Graph {
         let mut inside = Self {
             first: Vec::with_capacity(members.len() + 1),
             ends: Vec::with_capacity(all),
+            chain: 0,
             held: vec![held],
         };
         inside.first.push(0);
@@ -308,10 +335,11 @@ impl Walk for Whole<'_> {
 
     #[inline]
     fn step(&self, _node: u32, slot: u32) -> Option<u32> {
-        let end = self.graph.ends[slot as usize];
-        self.rels.has(end.rel()).then_some(end.to())
+        let (to, rel) = self.graph.end(slot);
+        self.rels.has(rel).then_some(to)
     }
 }
+
 #[cfg(test)]
 mod tests {
     use std::time::Duration;
@@ -364,6 +392,25 @@ mod tests {
         assert_eq!(largest.commit(last), last);
         assert_eq!(largest.start(0), NODES_MAX as u32);
         assert_eq!(largest.start(last) as usize, largest.events() - 1);
+    }
+
+    /// The nodes of a chain lead to the next one, and to the node of their number.
+    #[test]
+    fn chains_are_not_stored() -> Result<(), Stop> {
+        let graph = Graph::of(0, &Budget::unlimited(), |edges| {
+            edges.push(0, 5, Rel::ORDER);
+            edges.push(1, 3, Rel::RW);
+            edges.add_chain(4, 3)
+        })?;
+        let order = |to| (to, Rel::ORDER);
+        let out = |node| graph.out(node).collect::<Vec<_>>();
+        assert_eq!((out(0), out(1)), (vec![order(5)], vec![(3, Rel::RW)]));
+        assert_eq!((out(2), out(3)), (vec![], vec![]));
+        assert_eq!(out(4), [order(0), order(5)]);
+        assert_eq!(out(5), [order(1), order(6)]);
+        assert_eq!(out(6), [order(2)]);
+        assert_eq!((graph.nodes(), graph.edges()), (7, 7));
+        Ok(())
     }
 
     /// Edges take memory as they come, and a graph that had not enough says so.

@@ -36,8 +36,8 @@ pub(crate) fn is_possible(
     match isolation {
         Isolation::Serial => {
             let mut priority = vec![0; graph.nodes()];
-            for span in &facts.spans {
-                priority[span.node as usize] = end(span.ret, span.invoke);
+            for (priority, span) in priority.iter_mut().zip(&facts.spans) {
+                *priority = end(span.ret, span.invoke);
             }
             let choices = Serial { facts, order: Vec::new() };
             Ok(Sequencer::new(&graph, &priority, choices, budget)?.succeeds()?)
@@ -47,9 +47,9 @@ pub(crate) fn is_possible(
                 Layers::snapshot(&graph, facts.spans.len() as u32, Rels::DATA.with(Rel::ORDER));
             let events = Events { graph: &graph, layers }.build(budget)?;
             let mut priority = vec![0; events.nodes()];
-            for span in &facts.spans {
-                priority[layers.start(span.node) as usize] = span.invoke;
-                priority[layers.commit(span.node) as usize] = end(span.ret, span.invoke);
+            for (txn, span) in (0..).zip(&facts.spans) {
+                priority[layers.start(txn) as usize] = span.invoke;
+                priority[layers.commit(txn) as usize] = end(span.ret, span.invoke);
             }
             let choices = Snapshot { facts, layers, order: Vec::new() };
             Ok(Sequencer::new(&events, &priority, choices, budget)?.succeeds()?)

@@ -8,211 +8,162 @@ use super::interner::NONE;
 use super::level::OrderKind;
 use super::planted::{Bug, planted};
 use super::txns::Txns;
-use crate::Budget;
-use crate::budget::{Exhausted, Held};
+
+/// When transactions ran, and in which processes.
+pub(crate) trait Times {
+    /// How many there are. They are numbered in the order of their invocations.
+    fn count(&self) -> u32;
+
+    /// Position of an invocation.
+    fn invoke(&self, txn: u32) -> u32;
+
+    /// Position of a return; [`NONE`] if the transaction may still take effect.
+    fn ret(&self, txn: u32) -> u32;
+
+    fn process(&self, txn: u32) -> Process;
+}
 
 /// When a transaction ran, and in which process.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Span {
-    /// Its node.
-    pub(crate) node: u32,
-    /// Position of its invocation.
     pub(crate) invoke: u32,
-    /// Position of its return; [`NONE`] if it may still take effect.
     pub(crate) ret: u32,
     pub(crate) process: Process,
 }
 
 impl Span {
     /// That of a transaction.
-    pub(crate) fn of(txns: &Txns<'_>, txn: u32, node: u32) -> Self {
-        let call = txns.call(txn);
-        let ends = txns.is_acknowledged(txn) || planted(Bug::OpenEnds);
-        let ret = call.complete.filter(|_| ends).unwrap_or(NONE);
-        let process = txns.history.op(call.invoke).process();
-        Self { node, invoke: call.invoke, ret, process }
+    pub(crate) fn of(txns: &Txns<'_>, txn: u32) -> Self {
+        Self { invoke: txns.invoke(txn), ret: txns.ret(txn), process: txns.process(txn) }
     }
 }
 
-/// An order between transactions, ready to be added to a graph.
-#[derive(Debug)]
-pub(crate) enum Order {
-    /// None.
-    Data,
-    Process(Processes),
-    RealTime(RealTime),
-}
-
-impl Order {
-    /// The order of transactions that come in the order of their invocations, which is that of their
-    /// nodes. All nodes are below `nodes`.
-    ///
-    /// # Errors
-    /// If it has no room.
-    pub(crate) fn of(
-        kind: OrderKind,
-        spans: impl Iterator<Item = Span> + Clone,
-        nodes: usize,
-        budget: &Budget,
-    ) -> Result<Self, Exhausted> {
-        Ok(match kind {
-            OrderKind::Data => Self::Data,
-            OrderKind::Process => Self::Process(Processes::of(spans, nodes, budget)?),
-            OrderKind::RealTime => Self::RealTime(RealTime::of(spans, nodes, budget)?),
-        })
+impl Times for [Span] {
+    fn count(&self) -> u32 {
+        self.len() as u32
     }
 
-    /// Adds its edges. Auxiliary nodes are numbered from `nodes`; returns how many nodes there are
-    /// then.
-    pub(crate) fn add_edges(&self, nodes: u32, edges: &mut Edges<'_>) -> u32 {
-        match self {
-            Self::Data => nodes,
-            Self::Process(order) => {
-                order.add_edges(edges);
-                nodes
-            }
-            Self::RealTime(order) => order.add_edges(nodes, edges),
+    fn invoke(&self, txn: u32) -> u32 {
+        self[txn as usize].invoke
+    }
+
+    fn ret(&self, txn: u32) -> u32 {
+        self[txn as usize].ret
+    }
+
+    fn process(&self, txn: u32) -> Process {
+        self[txn as usize].process
+    }
+}
+
+impl Times for Txns<'_> {
+    fn count(&self) -> u32 {
+        self.len() as u32
+    }
+
+    #[inline]
+    fn invoke(&self, txn: u32) -> u32 {
+        self.call(txn).invoke
+    }
+
+    #[inline]
+    fn ret(&self, txn: u32) -> u32 {
+        let ends = self.is_acknowledged(txn) || planted(Bug::OpenEnds);
+        self.call(txn).complete.filter(|_| ends).unwrap_or(NONE)
+    }
+
+    fn process(&self, txn: u32) -> Process {
+        self.history.op(self.call(txn).invoke).process()
+    }
+}
+
+/// Adds the edges of an order between transactions, whose nodes are their numbers. Auxiliary nodes are
+/// numbered from `nodes`, after all others; returns how many nodes there are then.
+pub(crate) fn add_order(
+    kind: OrderKind,
+    times: &(impl Times + ?Sized),
+    nodes: u32,
+    edges: &mut Edges<'_>,
+) -> u32 {
+    match kind {
+        OrderKind::Data => nodes,
+        OrderKind::Process => {
+            add_processes(times, edges);
+            nodes
         }
+        OrderKind::RealTime => add_real_time(times, nodes, edges),
     }
 }
 
 /// A chain for each process. Whether a transaction without a return took effect before the next
 /// one of its process is not known, so nothing follows from it.
-#[derive(Debug)]
-pub(crate) struct Processes {
-    /// By node: the transaction before it, or [`NONE`].
-    before: Vec<u32>,
-    /// The memory it takes.
-    #[expect(dead_code, reason = "it is given back when this is dropped")]
-    held: Held,
-}
-
-impl Processes {
-    fn of(
-        spans: impl Iterator<Item = Span>,
-        nodes: usize,
-        budget: &Budget,
-    ) -> Result<Self, Exhausted> {
-        let held = budget.hold(4 * nodes as u64)?;
-        let mut last: FxHashMap<Process, u32> = FxHashMap::default();
-        let mut before = vec![NONE; nodes];
-        for span in spans.filter(|_| !planted(Bug::ProcessesForgotten)) {
-            before[span.node as usize] = last.get(&span.process).copied().unwrap_or(NONE);
-            if span.ret != NONE {
-                last.insert(span.process, span.node);
-            }
+fn add_processes(times: &(impl Times + ?Sized), edges: &mut Edges<'_>) {
+    let mut last: FxHashMap<Process, u32> = FxHashMap::default();
+    for txn in 0..times.count() {
+        let process = times.process(txn);
+        if let Some(&before) = last.get(&process).filter(|_| !planted(Bug::ProcessesForgotten)) {
+            edges.push(before, txn, Rel::ORDER);
         }
-        Ok(Self { before, held })
-    }
-
-    fn add_edges(&self, edges: &mut Edges<'_>) {
-        let known = (0..).zip(&self.before).filter(|&(_, &before)| before != NONE);
-        known.for_each(|(node, &before)| edges.push(before, node, Rel::ORDER));
+        if times.ret(txn) != NONE {
+            last.insert(process, txn);
+        }
     }
 }
 
-/// One chain of barriers through all of time: a barrier after each run of returns. A return leads
-/// to its barrier, and the last barrier to an invocation: fewer than three edges a transaction.
-#[derive(Debug)]
-pub(crate) struct RealTime {
-    /// By node: the barrier that its return leads to, [`OPEN`] if it has none; or [`ABSENT`].
-    barriers: Vec<u32>,
-    /// By barrier: the node of the first transaction that is invoked after it.
-    first: Vec<u32>,
-    /// The memory it takes.
-    #[expect(dead_code, reason = "it is given back when this is dropped")]
-    held: Held,
-}
-
-/// In the place of the barrier of a transaction that has no return.
-const OPEN: u32 = NONE;
-
-/// In the place of the barrier of a node that is not part of the order.
-const ABSENT: u32 = NONE - 1;
-
-impl RealTime {
-    fn of(
-        spans: impl Iterator<Item = Span> + Clone,
-        nodes: usize,
-        budget: &Budget,
-    ) -> Result<Self, Exhausted> {
-        let events = Events::of(spans, budget)?;
-        // There are no more barriers than returns.
-        let held = budget.hold(8 * nodes as u64)?;
-        let mut barriers = vec![ABSENT; nodes];
-        let mut first: Vec<u32> = Vec::new();
-        let mut next = 0;
-        let mut in_returns = false;
-        for &event in events.list.iter().filter(|&&event| event != NONE) {
-            if event & RETURN == 0 {
-                in_returns = planted(Bug::BarrierTooLate) && in_returns;
-                barriers[event as usize] = OPEN;
-                next = event + 1;
-                continue;
-            }
-            let shared = in_returns || !first.is_empty() && planted(Bug::BarrierTooEarly);
-            if !shared {
-                in_returns = true;
-                first.push(next);
-            }
-            barriers[(event & !RETURN) as usize] = first.len() as u32 - 1;
+/// A chain of the invocations, each of which leads to its transaction: a transaction leads to the first
+/// invocation after its return, and so to all of them.
+fn add_real_time(times: &(impl Times + ?Sized), nodes: u32, edges: &mut Edges<'_>) -> u32 {
+    let count = times.count();
+    for txn in (0..count).filter(|&txn| times.ret(txn) != NONE) {
+        let next = match first_after(times, txn) {
+            next if planted(Bug::ReturnTooEarly) => (next - 1).max(txn + 1),
+            next if planted(Bug::ReturnTooLate) => next + 1,
+            next => next,
+        };
+        if next < count {
+            edges.push(txn, nodes + next, Rel::ORDER);
         }
-        Ok(Self { barriers, first, held })
     }
+    edges.add_chain(nodes, count)
+}
 
-    /// The barriers are numbered from `nodes`.
-    fn add_edges(&self, nodes: u32, edges: &mut Edges<'_>) -> u32 {
-        let returns = (0..).zip(&self.barriers).filter(|&(_, &barrier)| barrier < ABSENT);
-        returns.for_each(|(node, barrier)| edges.push(node, nodes + barrier, Rel::ORDER));
-        let mut ends = self.first.iter().copied().skip(1);
-        for (barrier, &first) in (nodes..).zip(&self.first) {
-            let next = ends.next();
-            for node in first..next.unwrap_or(self.barriers.len() as u32) {
-                if self.barriers[node as usize] != ABSENT {
-                    edges.push(barrier, node, Rel::ORDER);
-                }
-            }
-            if next.is_some() {
-                edges.push(barrier, barrier + 1, Rel::ORDER);
-            }
-        }
-        nodes + self.first.len() as u32
+/// The first transaction that was invoked after another one returned, or how many there are: it is not
+/// far, so steps from there grow until one goes too far.
+fn first_after(times: &(impl Times + ?Sized), txn: u32) -> u32 {
+    let (count, ret) = (times.count(), times.ret(txn));
+    let is_before = |other: u32| other < count && times.invoke(other) < ret;
+    let (mut before, mut step) = (txn, 1);
+    while is_before(before + step) {
+        before += step;
+        step *= 2;
     }
+    let mut after = (before + step).min(count);
+    while after - before > 1 {
+        let middle = before + (after - before) / 2;
+        if is_before(middle) { before = middle } else { after = middle }
+    }
+    after
 }
 
-/// Invocations and returns in their order.
-struct Events {
-    /// Nodes, with the bit [`RETURN`] for their returns; and [`NONE`] where nothing is.
-    list: Vec<u32>,
-    /// The memory it takes.
-    #[expect(dead_code, reason = "it is given back when this is dropped")]
-    held: Held,
-}
+#[cfg(test)]
+mod tests {
+    use super::*;
 
-const RETURN: u32 = 1 << 31;
-
-impl Events {
-    /// Above as many positions an event, sorting is cheaper than a table of positions.
-    const POSITIONS_PER_EVENT_MAX: usize = 16;
-
-    fn of(spans: impl Iterator<Item = Span> + Clone, budget: &Budget) -> Result<Self, Exhausted> {
-        let ends = |span: Span| [(span.invoke, span.node), (span.ret, span.node | RETURN)];
-        let all = || spans.clone().flat_map(ends).filter(|&(position, _)| position != NONE);
-        let (mut count, mut length) = (0, 0);
-        for (position, _) in all() {
-            count += 1;
-            length = length.max(position as usize + 1);
+    /// Whoever else is at it, the first invocation after a return is found.
+    #[test]
+    fn the_first_invocation_after_a_return() {
+        for open in 1..40u32 {
+            // Transaction `n` returns before the invocation of number `n + open`.
+            let spans: Vec<Span> = (0..100)
+                .map(|n| Span {
+                    invoke: 2 * n,
+                    ret: 2 * (n + open) - 1,
+                    process: Process::Client(n),
+                })
+                .collect();
+            for txn in 0..100 {
+                assert_eq!(first_after(&spans[..], txn), (txn + open).min(100), "{open}");
+            }
         }
-        if length > Self::POSITIONS_PER_EVENT_MAX * count {
-            let held = budget.hold((count * size_of::<(u32, u32)>()) as u64)?;
-            let mut sorted: Vec<(u32, u32)> = Vec::with_capacity(count);
-            sorted.extend(all());
-            sorted.sort_unstable();
-            return Ok(Self { list: sorted.into_iter().map(|(_, event)| event).collect(), held });
-        }
-        let held = budget.hold((length * size_of::<u32>()) as u64)?;
-        let mut list = vec![NONE; length];
-        all().for_each(|(position, event)| list[position as usize] = event);
-        Ok(Self { list, held })
     }
 }

@@ -40,10 +40,10 @@ crate::plantable::plantable! {
         FanToItself,
         /// Of many later writers, a reader that is one precedes only those after it.
         FanHalf,
-        /// All returns share the barrier of the first.
-        BarrierTooEarly,
-        /// A barrier holds for what was invoked before it too.
-        BarrierTooLate,
+        /// A transaction comes before one that was invoked just before it returned, too.
+        ReturnTooEarly,
+        /// The first transaction that is invoked after a return may come before it.
+        ReturnTooLate,
         /// The order of processes is forgotten.
         ProcessesForgotten,
         /// In the layers, rw after rw goes on.

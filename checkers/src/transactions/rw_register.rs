@@ -148,7 +148,7 @@ fn facts(txns: &Txns<'_>, budget: &Budget) -> Result<(Vec<u32>, Facts), Stop> {
     };
     for (node, &txn) in (0..).zip(&members) {
         number[txn as usize] = node;
-        facts.spans.push(Span::of(txns, txn, node));
+        facts.spans.push(Span::of(txns, txn));
     }
     for (node, &txn) in (0..).zip(&members) {
         for mop in txns.mops(txn) {
@@ -307,7 +307,7 @@ fn value<'h>(
         if txns.written_by(value).is_some() {
             return;
         }
-        match txns.failed(value).map(|failed| txns.invoke(failed)) {
+        match txns.failed(value) {
             Some(_) if planted(Bug::AbortedIgnored) => {}
             Some(writer) => found.add("G1a", || {
                 let (key, value) = text();

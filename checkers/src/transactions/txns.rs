@@ -97,8 +97,8 @@ impl Written {
 #[derive(Debug, Clone, Copy)]
 struct Unwritten {
     text: Word,
-    /// A transaction that failed to write it, or [`NONE`].
-    failed: u32,
+    /// Position of the invocation of a transaction that failed to write it.
+    failed: Option<u32>,
 }
 
 /// A value that more than one transaction wrote and did not fail to.
@@ -128,7 +128,7 @@ const CALLS_PER_BLOCK_MAX: usize = 1 << 16;
 /// What the number of a value takes, mostly.
 const BYTES_PER_NUMBER: usize = 8;
 
-/// All transactions of a history.
+/// All transactions of a history but those that failed.
 #[derive(Debug)]
 pub(crate) struct Txns<'h> {
     pub(crate) history: &'h History,
@@ -327,12 +327,13 @@ impl<'h> Txns<'h> {
     pub(crate) fn value(&mut self, key: u32, word: Word) -> u32 {
         self.find(key, word).unwrap_or_else(|| {
             let number = self.number(key, word);
-            self.unwritten.insert(number, Unwritten { text: word, failed: NONE });
+            self.unwritten.insert(number, Unwritten { text: word, failed: None });
             number
         })
     }
 
-    /// How many transactions: they are numbered from 0 in the order of their invocations.
+    /// How many transactions, without those that failed: they are numbered from 0 in the order of their
+    /// invocations.
     pub(crate) const fn len(&self) -> usize {
         self.list.len() - 1
     }
@@ -374,21 +375,18 @@ impl<'h> Txns<'h> {
         if self.unwritten.keys().all(|&value| self.written_by(value).is_some()) {
             return;
         }
-        for number in 0..self.len() as u32 {
-            if !self.list[number as usize].is(Status::Failed) {
-                continue;
-            }
-            for (key, value) in decode::writes(self.history, self.call(number), self.names.write) {
+        for call in self.history.calls().iter().filter(|call| call.outcome == Outcome::Fail) {
+            for (key, value) in decode::writes(self.history, *call, self.names) {
                 let key = self.numbers.keys.find(self.history, key);
                 let value = key.and_then(|key| self.find(key, value));
                 if let Some(unwritten) = value.and_then(|value| self.unwritten.get_mut(&value)) {
-                    unwritten.failed = number;
+                    unwritten.failed = Some(call.invoke);
                 }
             }
         }
     }
 
-    /// The micro-operations of a transaction; none of one that failed, no reads of one that is open.
+    /// The micro-operations of a transaction; no reads of one that is open.
     #[inline]
     pub(crate) fn mops(&self, txn: u32) -> &[Mop] {
         let (from, to) = (self.list[txn as usize].first, self.list[txn as usize + 1].first);
@@ -452,10 +450,10 @@ impl<'h> Txns<'h> {
         self.written[value as usize].is(Written::AMBIGUOUS)
     }
 
-    /// A transaction that failed to write a value that nobody wrote.
+    /// Position of the invocation of a transaction that failed to write a value that nobody wrote.
     pub(crate) fn failed(&self, value: u32) -> Option<u32> {
-        let unwritten = self.unwritten.get(&value).filter(|_| self.written_by(value).is_none())?;
-        Some(unwritten.failed).filter(|&failed| failed != NONE)
+        let unwritten = self.unwritten.get(&value).filter(|_| self.written_by(value).is_none());
+        unwritten?.failed
     }
 
     /// Whether the transaction that wrote a value then wrote another one to the same key.
@@ -490,8 +488,7 @@ impl<'h> Txns<'h> {
     fn write_text(&self, writer: u32, value: u32) -> Option<Word> {
         let mut writes = self.mops(writer).iter().filter(|mop| mop.is_write());
         let number = writes.position(|mop| mop.what == value)?;
-        let (_, text) =
-            decode::writes(self.history, self.call(writer), self.names.write).nth(number)?;
+        let (_, text) = decode::writes(self.history, self.call(writer), self.names).nth(number)?;
         Some(text)
     }
 }

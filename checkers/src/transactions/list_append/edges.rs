@@ -8,7 +8,7 @@
 use super::super::fan::join;
 use super::super::graph::{Edges, Rel, Stop};
 use super::super::interner::NONE;
-use super::super::order::Span;
+use super::super::order::Times;
 use super::super::planted::{Bug, planted};
 use super::super::txns::Txns;
 use super::versions::Versions;
@@ -261,8 +261,8 @@ impl Data {
 /// Orders writers of which nobody knows the order by when they ended, for one that did not: began.
 fn guess(txns: &Txns<'_>, writers: &mut [u32], edges: &mut Edges<'_>) {
     writers.sort_by_key(|&writer| {
-        let Span { invoke, ret, .. } = Span::of(txns, writer, writer);
-        if ret == NONE { invoke } else { ret }
+        let ret = txns.ret(writer);
+        if ret == NONE { txns.invoke(writer) } else { ret }
     });
     for pair in writers.windows(2) {
         edges.push(pair[0], pair[1], Rel::GUESS);

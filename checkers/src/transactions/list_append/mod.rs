@@ -23,7 +23,7 @@ use super::graph::{Graph, Rel, Rels, Stop};
 use super::interner::NONE;
 use super::isolation::Isolation;
 use super::level::{Consistency, OrderKind};
-use super::order::{Order, Span};
+use super::order::{Span, add_order};
 use super::planted::{Bug, planted};
 use super::report::{Open, Report};
 use super::txns::Txns;
@@ -241,14 +241,13 @@ impl Dependencies {
         order: OrderKind,
         budget: &Budget,
     ) -> Result<Self, Stop> {
-        let order = Order::of(order, spans(txns), txns.len(), budget)?;
         let data = Data::of(txns, versions, budget)?;
         let real = txns.len() as u32;
         let mut guessed = false;
-        let graph = Graph::of(2 * txns.len(), budget, |edges| {
+        let graph = Graph::of(txns.len(), budget, |edges| {
             let added = data.add_edges(txns, versions, real, edges);
             guessed = added.guessed;
-            order.add_edges(added.nodes, edges)
+            add_order(order, txns, added.nodes, edges)
         })?;
         Ok(Self { data, graph, real, guessed })
     }
@@ -273,20 +272,13 @@ impl Dependencies {
     }
 }
 
-/// When the committed transactions ran.
-fn spans<'a>(txns: &'a Txns<'_>) -> impl Iterator<Item = Span> + Clone + 'a {
-    let committed = (0..txns.len() as u32).filter(|&txn| txns.is_committed(txn));
-    committed.map(|txn| Span::of(txns, txn, txn))
-}
-
 /// The versions as chains, and appends that nobody saw as loose writers.
 fn facts(txns: &Txns<'_>, versions: &Versions, data: &Data) -> (Vec<u32>, Facts) {
-    let mut spans: Vec<Span> = spans(txns).collect();
-    let members: Vec<u32> = spans.iter().map(|span| span.node).collect();
+    let members: Vec<u32> = (0..txns.len() as u32).filter(|&txn| txns.is_committed(txn)).collect();
+    let spans = members.iter().map(|&txn| Span::of(txns, txn)).collect();
     let mut number = vec![NONE; txns.len()];
-    for (node, span) in (0..).zip(&mut spans) {
-        number[span.node as usize] = node;
-        span.node = node;
+    for (node, &txn) in (0..).zip(&members) {
+        number[txn as usize] = node;
     }
     let mut keys = vec![Writers::default(); txns.key_count()];
     for (key, writers) in (0..).zip(&mut keys) {

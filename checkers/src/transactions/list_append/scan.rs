@@ -107,7 +107,7 @@ impl Bad {
         if self.aborted <= length && !planted(Bug::AbortedIgnored) {
             found.add("G1a", || {
                 let (key, value) = at(self.aborted);
-                let writer = failed_writer(txns, seen[self.aborted as usize - 1]);
+                let writer = txns.failed(seen[self.aborted as usize - 1]).unwrap_or_default();
                 Proof::Aborted { reader, writer, key, value }
             });
         }
@@ -139,11 +139,6 @@ fn intermediate<'h>(txns: &Txns<'h>, txn: u32, key: u32, seen: &[u32], found: &m
             next: txns.next_text(value),
         });
     }
-}
-
-/// Position of the invocation of a transaction that failed to write a value.
-fn failed_writer(txns: &Txns<'_>, value: u32) -> u32 {
-    txns.failed(value).map_or(0, |failed| txns.invoke(failed))
 }
 
 /// What the transaction at hand did.
@@ -319,7 +314,7 @@ fn dirty_updates<'h>(txns: &Txns<'h>, versions: &Versions, key: u32, found: &mut
         let below = aborted.take().filter(|_| !planted(Bug::DirtyUpdateIgnored));
         let Some(below) = below else { continue };
         found.add("dirty-update", || Proof::DirtyUpdate {
-            failed: failed_writer(txns, below),
+            failed: txns.failed(below).unwrap_or_default(),
             txn: txns.invoke(writer),
             reader: txns.invoke(versions.whole_reader(txns, key)),
             key: txns.key_text(key),
