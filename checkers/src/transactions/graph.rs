@@ -131,15 +131,24 @@ impl Edges<'_> {
     /// Adds an edge. If it has no room, [`Graph::of`] will say so.
     #[inline]
     pub(crate) fn push(&mut self, from: u32, to: u32, rel: Rel) {
-        let Some(ends) = &mut self.ends else { return self.count(from, to) };
+        if self.ends.is_none() && to as usize >= NODES_MAX {
+            self.stop.get_or_insert(Stop::TooLarge);
+        }
+        self.push_to(from, || to, rel);
+    }
+
+    /// Adds an edge to one of the nodes there are: which one is only asked for when it gets its slot.
+    #[inline]
+    pub(crate) fn push_to(&mut self, from: u32, to: impl FnOnce() -> u32, rel: Rel) {
+        let Some(ends) = &mut self.ends else { return self.count(from) };
         let slot = &mut self.first[from as usize + 1];
-        ends[*slot as usize] = End::new(to, rel);
+        ends[*slot as usize] = End::new(to(), rel);
         *slot += 1;
     }
 
     #[inline]
-    fn count(&mut self, from: u32, to: u32) {
-        if from.max(to) as usize >= NODES_MAX {
+    fn count(&mut self, from: u32) {
+        if from as usize >= NODES_MAX {
             self.stop.get_or_insert(Stop::TooLarge);
         }
         if self.stop.is_none() && self.has_room(from as usize + 1) {

@@ -114,20 +114,19 @@ fn add_processes(times: &(impl Times + ?Sized), edges: &mut Edges<'_>) {
 /// invocation after its return, and so to all of them.
 fn add_real_time(times: &(impl Times + ?Sized), nodes: u32, edges: &mut Edges<'_>) -> u32 {
     let count = times.count();
-    for txn in (0..count).filter(|&txn| times.ret(txn) != NONE) {
-        let next = match first_after(times, txn) {
+    let last = count.checked_sub(1).map_or(0, |last| times.invoke(last));
+    for txn in (0..count).filter(|&txn| times.ret(txn) < last) {
+        let next = || match first_after(times, txn) {
             next if planted(Bug::ReturnTooEarly) => (next - 1).max(txn + 1),
-            next if planted(Bug::ReturnTooLate) => next + 1,
+            next if planted(Bug::ReturnTooLate) => (next + 1).min(count - 1),
             next => next,
         };
-        if next < count {
-            edges.push(txn, nodes + next, Rel::ORDER);
-        }
+        edges.push_to(txn, || nodes + next(), Rel::ORDER);
     }
     edges.add_chain(nodes, count)
 }
 
-/// The first transaction that was invoked after another one returned, or how many there are: it is not
+/// The first transaction that was invoked after another one returned, or how many there are. It is not
 /// far, so steps from there grow until one goes too far.
 fn first_after(times: &(impl Times + ?Sized), txn: u32) -> u32 {
     let (count, ret) = (times.count(), times.ret(txn));

@@ -123,7 +123,7 @@ const NUMBER_MAX: usize = NONE as usize - 1;
 const CALLS_PER_BLOCK_MIN: usize = 1 << 12;
 
 /// Above, blocks take more memory than they are worth.
-const CALLS_PER_BLOCK_MAX: usize = 1 << 16;
+const CALLS_PER_BLOCK_MAX: usize = 1 << 14;
 
 /// What the number of a value takes, mostly.
 const BYTES_PER_NUMBER: usize = 8;
