@@ -119,7 +119,7 @@ impl Undecided {
     /// Nothing could be judged, for want of what is missing; if no operation succeeded at all, that is
     /// what is said.
     pub(crate) fn untested(history: &History, missing: &str) -> Self {
-        let succeeded = history.calls().iter().any(|call| call.outcome == Outcome::Ok);
+        let succeeded = history.calls().iter().any(|call| call.outcome() == Outcome::Ok);
         Self::whole(history, if succeeded { missing } else { "vacuous: no operation succeeded" })
     }
 }
@@ -239,7 +239,7 @@ pub(crate) fn with_beginning(
     if analysis.verdict == Verdict::Unknown && since > 0 {
         let beginning = history.beginning(since);
         if judge(&beginning).verdict == Verdict::Valid {
-            let succeeded = beginning.calls().iter().filter(|call| call.outcome == Outcome::Ok);
+            let succeeded = beginning.calls().iter().filter(|call| call.outcome() == Outcome::Ok);
             let known = format!(
                 "the {} calls that succeeded before op {}, taken alone, {fine}",
                 succeeded.count(),

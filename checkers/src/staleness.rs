@@ -154,7 +154,7 @@ impl Found {
             }
         };
         let calls = object.calls.iter().map(|call| history.calls()[*call as usize]);
-        let ends = calls.clone().map(|call| call.complete.unwrap_or(call.invoke));
+        let ends = calls.clone().map(|call| call.complete().unwrap_or(call.invoke));
         self.undecided.push(Undecided {
             key: object.key.as_ref().map(ToString::to_string),
             window: (calls.map(|call| call.invoke).min().unwrap_or(0), ends.max().unwrap_or(0)),

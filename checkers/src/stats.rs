@@ -123,11 +123,11 @@ impl Checker for Stats {
 
 fn count(history: &History) -> BTreeMap<&str, Counts> {
     let mut by_symbol: BTreeMap<_, Counts> = BTreeMap::new();
-    let counts = |call: &&Call| call.complete.is_some() || !planted(Bug::OpenCallsIgnored);
+    let counts = |call: &&Call| call.complete().is_some() || !planted(Bug::OpenCallsIgnored);
     for call in history.calls().iter().filter(counts) {
         let counts = by_symbol.entry(history.op(call.invoke).f_symbol()).or_default();
         counts.invoked += 1;
-        match call.outcome {
+        match call.outcome() {
             Outcome::Info if planted(Bug::InfoSucceeds) => counts.ok += 1,
             Outcome::Fail if planted(Bug::FailuresAreOpen) => counts.info += 1,
             Outcome::Ok => counts.ok += 1,

@@ -8,8 +8,9 @@ use crate::near::Near;
 use crate::strings::Symbol;
 use crate::{OpType, Process};
 
-/// How many events a history can hold: positions are 32 bits.
-pub(crate) const EVENTS_MAX: usize = u32::MAX as usize;
+/// How many events a history can hold: a call keeps a position in 30 bits, of which the highest one is
+/// none.
+pub(crate) const EVENTS_MAX: usize = (1 << 30) - 1;
 
 /// The greatest number of a client.
 pub(crate) const CLIENT_MAX: u32 = u32::MAX - 2;
@@ -183,7 +184,7 @@ impl Columns {
     #[inline]
     pub(crate) fn push(&mut self, event: &Event) {
         let at = self.len();
-        assert!(at < EVENTS_MAX, "fewer than 2^32 events");
+        assert!(at < EVENTS_MAX, "fewer than 2^30 events");
         let process = match event.process {
             Process::Client(id) => {
                 assert!(id <= CLIENT_MAX, "a client is below 2^32 - 2");
@@ -229,7 +230,7 @@ impl Columns {
     /// If there are more than [`EVENTS_MAX`] then.
     pub(crate) fn append(&mut self, other: &Self, moved: &Moved, arena: &mut Arena) {
         let (len, count) = (self.len(), other.len());
-        assert!(count <= EVENTS_MAX - len, "fewer than 2^32 events");
+        assert!(count <= EVENTS_MAX - len, "fewer than 2^30 events");
         let act = |act: u32| moved.symbol(Symbol(act >> 2)).0 << 2 | act & 3;
         let node = |&node: &u32| node.checked_sub(1).map_or(0, |n| moved.symbol(Symbol(n)).0 + 1);
         let before = len.checked_sub(1).map_or(0, |before| self.time(before));

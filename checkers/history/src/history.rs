@@ -5,7 +5,7 @@ use std::sync::Arc;
 use crate::arena::{Arena, Cell};
 use crate::columns::{Columns, Event};
 use crate::pairing::{Call, Pairing};
-use crate::{Header, Op, OpType, Outcome, Process, Symbol, ValueRef};
+use crate::{Header, Op, OpType, Process, Symbol, ValueRef};
 
 /// Everything that happened in a run, in order.
 ///
@@ -45,7 +45,7 @@ impl HistoryBuilder {
     /// Appends an event. Its `index` is kept for display; its position is the order of pushing.
     ///
     /// # Panics
-    /// If there are 2^32 - 1 events already, or 2^28 values that are too big for 32 bits, or its client
+    /// If there are 2^30 - 1 events already, or 2^28 values that are too big for 32 bits, or its client
     /// is above 2^32 - 3.
     pub fn push(&mut self, op: &Op) {
         let arena = &mut self.arena;
@@ -100,10 +100,8 @@ impl History {
     #[must_use]
     pub fn beginning(&self, len: u32) -> Self {
         let begun = self.calls.partition_point(|call| call.invoke < len);
-        let cut = |call: &Call| match call.complete {
-            Some(position) if position >= len => {
-                Call { complete: None, outcome: Outcome::Info, ..*call }
-            }
+        let cut = |call: &Call| match call.complete() {
+            Some(position) if position >= len => Call::open(call.invoke),
             _ => *call,
         };
         Self {
@@ -303,13 +301,7 @@ mod tests {
         let history = History::from_ops(Header::default(), &ops);
         let back: Vec<Op> = history.ops().map(OpRef::to_op).collect();
         assert_eq!(back, ops);
-        assert_eq!(
-            history.calls(),
-            [
-                Call { invoke: 0, complete: Some(1), outcome: Outcome::Info },
-                Call { invoke: 3, complete: None, outcome: Outcome::Info },
-            ]
-        );
+        assert_eq!(history.calls(), [Call::completed(0, 1, Outcome::Info), Call::open(3),]);
         assert_eq!(history.symbol("write"), Some(history.op(0).f_symbol()));
         assert_eq!(history.symbol("read"), None);
         assert_eq!(history.op(0).line(), None);
@@ -322,8 +314,8 @@ mod tests {
         use OpType::{Invoke, Ok};
         let ops = [op(Invoke, 0), op(Invoke, 1), op(Ok, 0), op(Ok, 1), op(Invoke, 0), op(Ok, 0)];
         let history = History::from_ops(Header::default(), &ops);
-        let open = |invoke| Call { invoke, complete: None, outcome: Outcome::Info };
-        let done = |invoke, at| Call { invoke, complete: Some(at), outcome: Outcome::Ok };
+        let open = Call::open;
+        let done = |invoke, at| Call::completed(invoke, at, Outcome::Ok);
         assert_eq!(history.beginning(3).calls(), [done(0, 2), open(1)]);
         assert_eq!(history.beginning(5).calls(), [done(0, 2), done(1, 3), open(4)]);
         assert_eq!(history.beginning(5).ops().len(), 5);
@@ -335,6 +327,6 @@ mod tests {
     #[test]
     fn an_event_is_small() {
         assert_eq!(size_of::<Cell>(), 8);
-        assert_eq!(size_of::<Call>(), 16);
+        assert_eq!(size_of::<Call>(), 8);
     }
 }

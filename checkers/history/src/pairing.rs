@@ -1,5 +1,7 @@
 //! Which completion belongs to which invocation.
 
+use std::fmt;
+
 use rustc_hash::FxHashMap;
 
 use crate::columns::Columns;
@@ -7,6 +9,7 @@ use crate::{OpType, Process};
 
 /// How a call ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[repr(u8)]
 pub enum Outcome {
     /// It happened.
     Ok,
@@ -16,15 +19,67 @@ pub enum Outcome {
     Info,
 }
 
-/// An invocation and its completion.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+/// An invocation and its completion, in two words.
+#[derive(Clone, Copy, PartialEq, Eq)]
 pub struct Call {
     /// Position of the invocation.
     pub invoke: u32,
+    /// Position of the completion and how it ended: [`EVENTS_MAX`] leaves room for both.
+    end: u32,
+}
+
+impl Call {
+    const OUTCOME_BITS: u32 = 2;
+
+    /// Stands for the position of the completion of a call that has none.
+    const NEVER: u32 = u32::MAX >> Self::OUTCOME_BITS;
+
+    const fn new(invoke: u32, complete: u32, outcome: Outcome) -> Self {
+        Self { invoke, end: complete << Self::OUTCOME_BITS | outcome as u32 }
+    }
+
+    /// A call without a completion.
+    pub const fn open(invoke: u32) -> Self {
+        Self::new(invoke, Self::NEVER, Outcome::Info)
+    }
+
+    /// A call that was completed.
+    ///
+    /// # Panics
+    /// If the position of the completion is 2^30 - 1 or above.
+    pub const fn completed(invoke: u32, complete: u32, outcome: Outcome) -> Self {
+        assert!(complete < Self::NEVER, "fewer than 2^30 events");
+        Self::new(invoke, complete, outcome)
+    }
+
     /// Position of the completion, if it has one.
-    pub complete: Option<u32>,
+    #[inline]
+    pub const fn complete(self) -> Option<u32> {
+        match self.end >> Self::OUTCOME_BITS {
+            Self::NEVER => None,
+            position => Some(position),
+        }
+    }
+
     /// How it ended.
-    pub outcome: Outcome,
+    #[inline]
+    pub const fn outcome(self) -> Outcome {
+        match self.end & ((1 << Self::OUTCOME_BITS) - 1) {
+            0 => Outcome::Ok,
+            1 => Outcome::Fail,
+            _ => Outcome::Info,
+        }
+    }
+}
+
+impl fmt::Debug for Call {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Call")
+            .field("invoke", &self.invoke)
+            .field("complete", &self.complete())
+            .field("outcome", &self.outcome())
+            .finish()
+    }
 }
 
 /// A number for each client: in a table if the client's own number is small, as most are.
@@ -86,7 +141,7 @@ impl Pairing {
                     let before = self.open.insert(client, self.calls.len() as u32);
                     self.disorderly |= before.is_some();
                     let invoke = position as u32;
-                    self.calls.push(Call { invoke, complete: None, outcome: Outcome::Info });
+                    self.calls.push(Call::open(invoke));
                     continue;
                 }
                 OpType::Ok => Outcome::Ok,
@@ -97,8 +152,7 @@ impl Pairing {
                 Some(call) => {
                     let call = &mut self.calls[call as usize];
                     self.disorderly |= columns.f(call.invoke as usize) != columns.f(position);
-                    call.complete = Some(position as u32);
-                    call.outcome = outcome;
+                    *call = Call::completed(call.invoke, position as u32, outcome);
                 }
                 None => self.disorderly = true,
             }

@@ -34,7 +34,7 @@ fn title(history: &History, position: u32) -> String {
     }
     let op = history.op(position);
     let call = history.calls().binary_search_by_key(&position, |call| call.invoke).ok();
-    let complete = call.and_then(|at| history.calls()[at].complete);
+    let complete = call.and_then(|at| history.calls()[at].complete());
     let result = complete.map(|at| history.op(at).value()).filter(|value| !value.is_nil());
     format!("{}: {} {}", op.process(), op.f(), result.unwrap_or(op.value()))
 }

@@ -80,8 +80,8 @@ fn bar(history: &History, position: u32, rows: &mut Vec<String>) -> Bar {
     });
     let call = history.calls().binary_search_by_key(&position, |call| call.invoke).ok();
     let end = match call.map(|at| history.calls()[at]) {
-        Some(call) if call.outcome == Outcome::Info => None,
-        Some(call) => call.complete,
+        Some(call) if call.outcome() == Outcome::Info => None,
+        Some(call) => call.complete(),
         None => Some(position),
     };
     let text = title(history, position);

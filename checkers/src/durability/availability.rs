@@ -27,11 +27,11 @@ impl Checker for Availability {
         let width = (end / WINDOWS + 1).max(1);
         let mut windows = vec![(0u64, 0u64); WINDOWS as usize];
         for call in history.calls() {
-            let ended = call.complete.filter(|_| planted(Bug::WindowsByAnswer));
+            let ended = call.complete().filter(|_| planted(Bug::WindowsByAnswer));
             let at = history.op(ended.unwrap_or(call.invoke)).time() / width;
             let window = &mut windows[at as usize];
-            window.0 += u64::from(call.outcome == Outcome::Ok);
-            window.1 += u64::from(call.complete.is_some() || !planted(Bug::OnlyAnswersCount));
+            window.0 += u64::from(call.outcome() == Outcome::Ok);
+            window.1 += u64::from(call.complete().is_some() || !planted(Bug::OnlyAnswersCount));
         }
         let (ok, all) = windows.iter().fold((0, 0), |sum, w| (sum.0 + w.0, sum.1 + w.1));
         if all == 0 && !planted(Bug::NothingIsAvailable) {

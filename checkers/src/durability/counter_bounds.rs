@@ -103,7 +103,7 @@ fn collect(history: &History, budget: &Budget) -> Result<Collected, Exhausted> {
     for call in budget.pace(history.calls()) {
         let call = call?;
         if adds(call.invoke) {
-            if call.outcome == Outcome::Fail && !planted(Bug::FailedIncrementsCount) {
+            if call.outcome() == Outcome::Fail && !planted(Bug::FailedIncrementsCount) {
                 continue;
             }
             let Some(amount) = amount(history.op(call.invoke).value()) else {
@@ -112,12 +112,12 @@ fn collect(history: &History, budget: &Budget) -> Result<Collected, Exhausted> {
             };
             let amount = if planted(Bug::SignsIgnored) { amount.abs() } else { amount };
             steps.push((call.invoke, Step::AddBegins { amount }));
-            let ended = call.outcome == Outcome::Ok || planted(Bug::OpenAddsEnd);
-            if let Some(complete) = call.complete.filter(|_| ended) {
+            let ended = call.outcome() == Outcome::Ok || planted(Bug::OpenAddsEnd);
+            if let Some(complete) = call.complete().filter(|_| ended) {
                 steps.push((complete, Step::AddEnds { amount }));
             }
         } else if is_read(call.invoke) {
-            let (Outcome::Ok, Some(complete)) = (call.outcome, call.complete) else { continue };
+            let (Outcome::Ok, Some(complete)) = (call.outcome(), call.complete()) else { continue };
             let seen = history.op(complete).value();
             let value = match seen {
                 ValueRef::Nil => 0,

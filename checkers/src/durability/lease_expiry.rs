@@ -228,7 +228,7 @@ fn collect<'h>(
         reads_count += u64::from(read);
         memory.hold(keys.len() as u64 * BYTES_PER_KEY + reads_count * BYTES_PER_READ)?;
         let key = &mut keys[at].1;
-        let may_have = match call.outcome {
+        let may_have = match call.outcome() {
             Outcome::Ok => true,
             Outcome::Info => !planted(Bug::OpenPutsIgnored),
             Outcome::Fail => planted(Bug::FailedPutsCount),
@@ -236,7 +236,7 @@ fn collect<'h>(
         if put && may_have {
             key.puts += 1;
         }
-        let (Outcome::Ok, Some(complete)) = (call.outcome, call.complete) else { continue };
+        let (Outcome::Ok, Some(complete)) = (call.outcome(), call.complete()) else { continue };
         if put {
             key.lease = Lease::of(history, call.invoke, complete);
         } else if let Some((_, value)) = history.op(complete).pair() {
@@ -269,10 +269,10 @@ impl LeaseExpiry {
         let (Some(put), Some(read)) = (found(put), found(read)) else { return false };
         let f = |call: &Call| history.op(call.invoke).f();
         let puts = history.calls().iter().filter(of_key).filter(|call| f(call) == "put-leased");
-        let alone = puts.filter(|call| call.outcome != Outcome::Fail).count() == 1;
+        let alone = puts.filter(|call| call.outcome() != Outcome::Fail).count() == 1;
         let named = (f(put), f(read)) == ("put-leased", "read");
-        let both = put.outcome == Outcome::Ok && read.outcome == Outcome::Ok;
-        let (Some(given), Some(told)) = (put.complete, read.complete) else { return false };
+        let both = put.outcome() == Outcome::Ok && read.outcome() == Outcome::Ok;
+        let (Some(given), Some(told)) = (put.complete(), read.complete()) else { return false };
         let ends = history.op(given).pair().zip(history.op(told).pair());
         let Some(((_, lease), (_, seen))) = ends.filter(|_| alone && named && both) else {
             return false;

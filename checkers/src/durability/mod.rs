@@ -35,7 +35,7 @@ const LISTED_MAX: usize = 16;
 /// What is said where no call of any of these functions succeeded.
 fn vacuous(history: &History, functions: &[&str]) -> Option<Undecided> {
     let mut are: Vec<_> = functions.iter().map(|name| is_f(history, name)).collect();
-    let mut ok = history.calls().iter().filter(|call| call.outcome == Outcome::Ok);
+    let mut ok = history.calls().iter().filter(|call| call.outcome() == Outcome::Ok);
     let succeeded = ok.any(|call| are.iter_mut().any(|is| is(call.invoke)));
     (!succeeded).then(|| {
         Undecided::whole(history, format!("vacuous: no {} succeeded", functions.join(" or ")))

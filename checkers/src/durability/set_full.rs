@@ -184,8 +184,8 @@ fn reads(history: &History, budget: &Budget) -> Result<Reads, Exhausted> {
     let (mut reads, mut odd) = (Vec::new(), None);
     for call in budget.pace(history.calls()) {
         let call = call?;
-        let ok = call.outcome == Outcome::Ok && is_read(call.invoke);
-        let Some(complete) = call.complete.filter(|_| ok) else { continue };
+        let ok = call.outcome() == Outcome::Ok && is_read(call.invoke);
+        let Some(complete) = call.complete().filter(|_| ok) else { continue };
         let value = history.op(complete).value();
         if value.is_nil() || value.as_list().is_some() {
             reads.push(Read { invoke: call.invoke, complete });
@@ -209,7 +209,7 @@ fn elements<'h>(
     let mut place: FxHashMap<ValueRef<'h>, usize> = FxHashMap::default();
     for call in budget.pace(history.calls()) {
         let call = call?;
-        let failed = call.outcome == Outcome::Fail && !planted(Bug::FailedAddsCount);
+        let failed = call.outcome() == Outcome::Fail && !planted(Bug::FailedAddsCount);
         if failed || !adds(call.invoke) {
             continue;
         }
@@ -220,8 +220,9 @@ fn elements<'h>(
         });
         let element = &mut order[at].1;
         element.add.get_or_insert(call.invoke);
-        if call.outcome == Outcome::Ok {
-            let end = if planted(Bug::AddsCountAtOnce) { Some(call.invoke) } else { call.complete };
+        if call.outcome() == Outcome::Ok {
+            let end =
+                if planted(Bug::AddsCountAtOnce) { Some(call.invoke) } else { call.complete() };
             let known = end.into_iter().chain(element.known).min();
             element.known = known;
         }

@@ -156,18 +156,18 @@ fn collect<'h>(
     };
     for call in budget.pace(history.calls()) {
         let call = call?;
-        let completed = call.complete.map(|complete| history.op(complete).value());
+        let completed = call.complete().map(|complete| history.op(complete).value());
         if enqueues(call.invoke) {
-            if call.outcome == Outcome::Fail {
+            if call.outcome() == Outcome::Fail {
                 continue;
             }
             fate_of(history.op(call.invoke).value(), &mut |fate| {
                 fate.attempts += 1;
-                fate.acknowledged += u64::from(call.outcome == Outcome::Ok);
+                fate.acknowledged += u64::from(call.outcome() == Outcome::Ok);
                 fate.enqueue.get_or_insert(call.invoke);
             })?;
         } else if dequeues(call.invoke) {
-            match (call.outcome, completed) {
+            match (call.outcome(), completed) {
                 (Outcome::Ok, Some(value)) if !value.is_nil() => fate_of(value, &mut |fate| {
                     fate.dequeued += 1;
                     fate.dequeue.get_or_insert(call.invoke);
@@ -179,12 +179,12 @@ fn collect<'h>(
             }
         } else if drains(call.invoke) {
             let told = completed.is_some_and(|value| value.is_nil() || value.as_list().is_some());
-            let is_untold = call.outcome == Outcome::Ok && !told;
-            if call.outcome == Outcome::Info && !planted(Bug::CrashedDrainsIgnored) || is_untold {
+            let is_untold = call.outcome() == Outcome::Ok && !told;
+            if call.outcome() == Outcome::Info && !planted(Bug::CrashedDrainsIgnored) || is_untold {
                 unseen.drains += 1;
             }
-            let untold = call.outcome == Outcome::Info && planted(Bug::ToldIgnored);
-            if call.outcome == Outcome::Fail || untold || planted(Bug::DrainsIgnored) {
+            let untold = call.outcome() == Outcome::Info && planted(Bug::ToldIgnored);
+            if call.outcome() == Outcome::Fail || untold || planted(Bug::DrainsIgnored) {
                 continue;
             }
             for value in completed.and_then(ValueRef::as_list).into_iter().flat_map(|l| l.iter()) {

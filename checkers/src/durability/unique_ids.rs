@@ -39,8 +39,8 @@ impl UniqueIds {
             if !generates(call.invoke) && !planted(Bug::AllCallsGenerate) {
                 continue;
             }
-            let ended = call.outcome == Outcome::Ok || planted(Bug::OpenIdsCount);
-            let Some(complete) = call.complete.filter(|_| ended) else { continue };
+            let ended = call.outcome() == Outcome::Ok || planted(Bug::OpenIdsCount);
+            let Some(complete) = call.complete().filter(|_| ended) else { continue };
             acknowledged += 1;
             let id = history.op(complete).value();
             if let Some(&earlier) = first.get(&id)

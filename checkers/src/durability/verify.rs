@@ -9,7 +9,8 @@ use crate::Anomaly;
 
 /// The calls of a function that may have happened.
 fn calls<'h>(history: &'h History, f: &'h str) -> impl Iterator<Item = &'h Call> {
-    let is = move |call: &&Call| call.outcome != Outcome::Fail && history.op(call.invoke).f() == f;
+    let is =
+        move |call: &&Call| call.outcome() != Outcome::Fail && history.op(call.invoke).f() == f;
     history.calls().iter().filter(is)
 }
 
@@ -20,13 +21,13 @@ fn asked<'h>(history: &'h History, call: &Call) -> ValueRef<'h> {
 
 /// What a call completed with, as far as it did.
 fn told<'h>(history: &'h History, call: &Call) -> Option<ValueRef<'h>> {
-    call.complete.map(|complete| history.op(complete).value())
+    call.complete().map(|complete| history.op(complete).value())
 }
 
 /// The call among some that was invoked at a position, and what it completed with, if it succeeded.
 fn answered<'h>(history: &'h History, f: &'h str, at: u32) -> Option<(&'h Call, ValueRef<'h>)> {
     let call = calls(history, f).find(|call| call.invoke == at)?;
-    Some((call, told(history, call)?)).filter(|_| call.outcome == Outcome::Ok)
+    Some((call, told(history, call)?)).filter(|_| call.outcome() == Outcome::Ok)
 }
 
 fn elements(list: ValueRef<'_>) -> impl Iterator<Item = ValueRef<'_>> {
@@ -59,9 +60,9 @@ pub(super) fn counter(history: &History, anomaly: &Anomaly) -> bool {
         _ => return false,
     };
     let (mut lower, mut upper) = (0, 0);
-    for add in calls(history, "add").filter(|add| Some(add.invoke) < read.complete) {
+    for add in calls(history, "add").filter(|add| Some(add.invoke) < read.complete()) {
         let Some(amount) = amount(asked(history, add)) else { return false };
-        let ended = add.complete.filter(|_| add.outcome == Outcome::Ok);
+        let ended = add.complete().filter(|_| add.outcome() == Outcome::Ok);
         let is_certain = ended.is_some_and(|ended| ended < read.invoke);
         lower += if is_certain { amount } else { amount.min(0) };
         upper += if is_certain { amount } else { amount.max(0) };
@@ -73,7 +74,7 @@ pub(super) fn counter(history: &History, anomaly: &Anomaly) -> bool {
 pub(super) fn set(history: &History, anomaly: &Anomaly) -> bool {
     let witness = |call: &&Call| anomaly.witness.contains(&call.invoke);
     let reads = || {
-        let ok = calls(history, "read").filter(|read| read.outcome == Outcome::Ok);
+        let ok = calls(history, "read").filter(|read| read.outcome() == Outcome::Ok);
         ok.filter_map(|read| Some((read, told(history, read)?)))
     };
     let mut told_of = reads().filter(|(read, _)| witness(read));
@@ -93,9 +94,9 @@ pub(super) fn set(history: &History, anomaly: &Anomaly) -> bool {
             let miss = told_of.find(|&(_, seen)| is_list(seen) && !has(seen, element));
             let Some((miss, _)) = miss else { return false };
             let acknowledged = calls(history, "add")
-                .filter(|add| add.outcome == Outcome::Ok && asked(history, add) == element);
+                .filter(|add| add.outcome() == Outcome::Ok && asked(history, add) == element);
             let seers = reads().filter(|&(_, seen)| has(seen, element)).map(|(read, _)| read);
-            let mut known = acknowledged.chain(seers).filter_map(|call| call.complete);
+            let mut known = acknowledged.chain(seers).filter_map(|call| call.complete());
             let mut later = reads().filter(|(read, _)| read.invoke > miss.invoke);
             let may_be_seen_again = later.any(|(_, seen)| !is_list(seen) || has(seen, element));
             known.any(|known| known < miss.invoke) && (name != "lost-element" || !may_be_seen_again)
@@ -107,7 +108,7 @@ pub(super) fn set(history: &History, anomaly: &Anomaly) -> bool {
 /// Something came out that was not put in, or stays in that nobody can have taken.
 pub(super) fn queue(history: &History, anomaly: &Anomaly) -> bool {
     let [at] = anomaly.witness[..] else { return false };
-    let dequeued = calls(history, "dequeue").filter(|call| call.outcome == Outcome::Ok);
+    let dequeued = calls(history, "dequeue").filter(|call| call.outcome() == Outcome::Ok);
     let dequeued = dequeued.filter_map(|call| Some((call.invoke, told(history, call)?)));
     let dequeued = dequeued.filter(|(_, element)| !element.is_nil());
     let drained =
@@ -122,7 +123,7 @@ pub(super) fn queue(history: &History, anomaly: &Anomaly) -> bool {
         }
         "lost-element" => {
             let mut inside: FxHashMap<ValueRef<'_>, u64> = FxHashMap::default();
-            for call in calls(history, "enqueue").filter(|call| call.outcome == Outcome::Ok) {
+            for call in calls(history, "enqueue").filter(|call| call.outcome() == Outcome::Ok) {
                 *inside.entry(asked(history, call)).or_default() += 1;
             }
             for (_, element) in out {
@@ -131,9 +132,9 @@ pub(super) fn queue(history: &History, anomaly: &Anomaly) -> bool {
             let of_it = calls(history, "enqueue").find(|call| call.invoke == at);
             let left = of_it.and_then(|call| inside.get(&asked(history, call)));
             let is_untold = |drain: &Call| {
-                drain.outcome == Outcome::Info || !told(history, drain).is_some_and(is_list)
+                drain.outcome() == Outcome::Info || !told(history, drain).is_some_and(is_list)
             };
-            let untold = calls(history, "dequeue").filter(|call| call.outcome == Outcome::Info);
+            let untold = calls(history, "dequeue").filter(|call| call.outcome() == Outcome::Info);
             let lost: u64 = inside.values().sum();
             left.is_some_and(|&left| left > 0)
                 && !calls(history, "drain").any(is_untold)

@@ -20,12 +20,12 @@ impl<'h> Event<'h> {
     }
 
     pub(super) fn answered(&self) -> Option<ValueRef<'h>> {
-        let call = self.call.filter(|call| call.outcome == Outcome::Ok)?;
-        self.history.op(call.complete?).pair().map(|(_, answered)| answered)
+        let call = self.call.filter(|call| call.outcome() == Outcome::Ok)?;
+        self.history.op(call.complete()?).pair().map(|(_, answered)| answered)
     }
 
     pub(super) fn outcome(&self) -> Option<Outcome> {
-        self.call.map(|call| call.outcome)
+        self.call.map(|call| call.outcome())
     }
 
     /// It succeeded, was accepted, or was noted.
@@ -83,15 +83,15 @@ impl<'h> Event<'h> {
     }
 
     pub(super) fn end_ns(&self) -> u64 {
-        let complete = self.call.filter(|call| call.outcome != Outcome::Info);
+        let complete = self.call.filter(|call| call.outcome() != Outcome::Info);
         complete
-            .and_then(|call| call.complete)
+            .and_then(|call| call.complete())
             .map_or(u64::MAX, |complete| self.history.op(complete).time())
     }
 
     /// Position of the completion, if it is certain.
     pub(super) fn complete(&self) -> Option<u32> {
-        self.call.filter(|call| call.outcome != Outcome::Info)?.complete
+        self.call.filter(|call| call.outcome() != Outcome::Info)?.complete()
     }
 }
 

@@ -390,20 +390,20 @@ impl<'h> Reader<'h> {
 
     fn span(&self, call: &Call) -> Span {
         let history = self.facts.history;
-        let complete = call.complete.filter(|_| call.outcome != Outcome::Info);
+        let complete = call.complete().filter(|_| call.outcome() != Outcome::Info);
         Span {
             invoke: call.invoke,
             complete: complete.unwrap_or(NONE),
             begin_ns: history.op(call.invoke).time(),
             end_ns: complete.map_or(u64::MAX, |complete| history.op(complete).time()),
-            outcome: call.outcome,
+            outcome: call.outcome(),
         }
     }
 
     /// `None` if it is in no known shape.
     fn call(&mut self, call: &Call) -> Option<()> {
         let process = self.facts.history.op(call.invoke).process().client()?;
-        if call.outcome == Outcome::Info {
+        if call.outcome() == Outcome::Info {
             self.facts.disconnected.entry(process).or_insert(call.invoke);
         }
         let Some(asked) = self.payloads.asked(call.invoke) else {

@@ -88,7 +88,7 @@ impl<'a> Places<'a> {
         let at = |position: u32| calls.partition_point(|call| call.invoke < position);
         for call in &calls[at(events.start)..at(events.end)] {
             let at = call.invoke;
-            if call.outcome == Outcome::Info {
+            if call.outcome() == Outcome::Info {
                 self.disconnected.push((history.op(at).process(), at));
             }
             let Some(Some((resource, asked))) = payloads.asked(at) else { continue };
@@ -98,7 +98,7 @@ impl<'a> Places<'a> {
             let resource = history.text(resource);
             match asked {
                 Asked::Acquire => {
-                    let grant = call.complete.filter(|_| call.outcome == Outcome::Ok);
+                    let grant = call.complete().filter(|_| call.outcome() == Outcome::Ok);
                     let grant = grant.and_then(|complete| payloads.grant(complete));
                     self.add(at, resource, None, grant.map(|grant| grant.token));
                 }

@@ -80,10 +80,10 @@ fn payload(history: &History, position: u32) -> (ValueRef<'_>, Option<Outcome>, 
     let calls = history.calls();
     let call = calls.binary_search_by_key(&position, |call| call.invoke).ok().map(|at| calls[at]);
     let asked = history.op(position).pair().map_or(ValueRef::Nil, |(_, asked)| asked);
-    let complete = call.and_then(|call| call.complete);
+    let complete = call.and_then(|call| call.complete());
     let answered = complete.and_then(|at| history.op(at).pair()).map(|(_, answered)| answered);
     let value = answered.filter(|answered| !answered.is_nil()).unwrap_or(asked);
-    (value, call.map(|call| call.outcome), complete)
+    (value, call.map(|call| call.outcome()), complete)
 }
 
 /// `process 3's acquire (op 12)`, `line 7 of volume's log`.

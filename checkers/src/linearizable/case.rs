@@ -95,7 +95,7 @@ impl Draft {
 
 /// Time of a call's invocation and return: positions + 1; [`NEVER`] if it may not have happened.
 pub(crate) fn interval(call: Call) -> (u32, u32) {
-    let ret = match (call.outcome, call.complete) {
+    let ret = match (call.outcome(), call.complete()) {
         (Outcome::Ok | Outcome::Fail, Some(position)) => position + 1,
         _ => NEVER,
     };
@@ -111,12 +111,12 @@ pub(crate) fn parse<M: Model>(
 ) -> Result<Option<Kept<M::Op>>, Malformed> {
     let call = history.calls()[index as usize];
     let view = CallView::new(history, call, keyed);
-    if call.outcome == Outcome::Fail && !view.is_precondition() {
+    if call.outcome() == Outcome::Fail && !view.is_precondition() {
         return Ok(None);
     }
     let (inv, ret) = interval(call);
     let op = model.parse(&view)?;
-    Ok(op.filter(|op| !(call.outcome == Outcome::Info && model.is_pure(op))).map(|op| Kept {
+    Ok(op.filter(|op| !(call.outcome() == Outcome::Info && model.is_pure(op))).map(|op| Kept {
         call: index,
         op,
         inv,

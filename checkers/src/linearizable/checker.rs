@@ -245,7 +245,7 @@ impl Checker for Linearizable {
 /// Nothing was put to the test: no call succeeded. (If all of them certainly failed, that is an answer:
 /// nothing happened, and that is legal.)
 pub(crate) fn vacuous(history: &History) -> Option<Undecided> {
-    let has = |outcome| history.calls().iter().any(|call| call.outcome == outcome);
+    let has = |outcome| history.calls().iter().any(|call| call.outcome() == outcome);
     let is_tested = has(Outcome::Ok) || has(Outcome::Fail) && !has(Outcome::Info);
     (!is_tested).then(|| Undecided::whole(history, "vacuous: no operation succeeded"))
 }
@@ -329,11 +329,11 @@ fn undecided(
 ) -> Undecided {
     let calls = object.calls.iter().map(|&index| history.calls()[index as usize]);
     let last =
-        calls.clone().map(|call| call.complete.unwrap_or(call.invoke)).max().unwrap_or_default();
+        calls.clone().map(|call| call.complete().unwrap_or(call.invoke)).max().unwrap_or_default();
     let first = object.calls.first().map_or(0, |&index| history.calls()[index as usize].invoke);
     // Times are positions + 1.
     let from = reached.checked_sub(1).map_or(first, |position| position.min(last));
-    let fine = calls.filter(|call| call.complete.is_some_and(|position| position < from)).count();
+    let fine = calls.filter(|call| call.complete().is_some_and(|position| position < from)).count();
     let known = (fine > 0).then(|| {
         format!(
             "the {fine} calls that returned before op {} have a legal order",

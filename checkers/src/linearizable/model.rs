@@ -150,8 +150,8 @@ impl<'h> CallView<'h> {
     pub fn new(history: &'h History, call: Call, keyed: bool) -> Self {
         Self {
             invoke: history.op(call.invoke),
-            complete: call.complete.map(|position| history.op(position)),
-            outcome: call.outcome,
+            complete: call.complete().map(|position| history.op(position)),
+            outcome: call.outcome(),
             keyed,
         }
     }

@@ -34,7 +34,7 @@ pub(crate) fn split(history: &History, keyed: bool) -> Objects {
     let mut by_value: FxHashMap<ValueRef<'_>, u32> = FxHashMap::default();
     for (index, call) in calls.iter().enumerate() {
         let Some(key) = key_of(history, *call) else {
-            if call.outcome != Outcome::Fail {
+            if call.outcome() != Outcome::Fail {
                 keyless.push(index as u32);
             }
             continue;
@@ -58,5 +58,5 @@ fn key_of(history: &History, call: Call) -> Option<ValueRef<'_>> {
         ValueRef::List(pair) if pair.len() == 2 => pair.get(0),
         _ => None,
     };
-    of(call.invoke).or_else(|| call.complete.and_then(of))
+    of(call.invoke).or_else(|| call.complete().and_then(of))
 }

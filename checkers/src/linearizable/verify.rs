@@ -67,8 +67,8 @@ pub(crate) fn verify<M: Model>(
     for &index in calls {
         let call = history.calls()[index as usize];
         let inv = call.invoke + 1;
-        let ret = match call.complete {
-            Some(position) if call.outcome != Outcome::Info => position + 1,
+        let ret = match call.complete() {
+            Some(position) if call.outcome() != Outcome::Info => position + 1,
             _ => NEVER,
         };
         // What is outside of the witness's window may be missing from it, whatever it says.
@@ -76,7 +76,7 @@ pub(crate) fn verify<M: Model>(
             continue;
         }
         let view = CallView::new(history, call, keyed);
-        if call.outcome == Outcome::Fail && !view.is_precondition() {
+        if call.outcome() == Outcome::Fail && !view.is_precondition() {
             continue;
         }
         let Some(op) = model.parse(&view).map_err(|_| Flaw::Altered(index))? else { continue };

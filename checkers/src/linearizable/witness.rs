@@ -40,7 +40,7 @@ impl<M: Model> Speaker<'_, M> {
         let call = self.history.calls()[self.case.kept[at].call as usize];
         let begin = self.history.op(call.invoke).index();
         let (label, deed) = (self.label(at), self.deed(at));
-        match call.complete.map(|position| self.history.op(position).index()) {
+        match call.complete().map(|position| self.history.op(position).index()) {
             Some(end) if super::case::interval(call).1 != NEVER => {
                 format!("Let {label} = {deed} (ops {begin} to {end}).")
             }
@@ -276,13 +276,13 @@ fn failed_writer(
     let key_of = |position| history.op(position).value().as_list().and_then(|pair| pair.get(0));
     let own = history.calls()[case.kept[observer].call as usize];
     for call in history.calls() {
-        if call.outcome != deposed_history::Outcome::Fail
+        if call.outcome() != deposed_history::Outcome::Fail
             || keyed && key_of(call.invoke) != key_of(own.invoke)
         {
             continue;
         }
         // As if it had been indeterminate: what it would have written.
-        let open = deposed_history::Call { outcome: deposed_history::Outcome::Info, ..*call };
+        let open = deposed_history::Call::open(call.invoke);
         let view = CallView::new(history, open, keyed);
         if let Ok(Some(RegisterOp::Write(v) | RegisterOp::Cas(_, v))) = model.parse(&view)
             && v == *seen

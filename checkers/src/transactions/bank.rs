@@ -55,8 +55,8 @@ impl Bank {
         let mut anomalies: Vec<Anomaly> = Vec::new();
         for call in budget.pace(history.calls()) {
             let call = call?;
-            let acknowledged = call.outcome == Outcome::Ok || planted(Bug::UnfinishedReadsJudged);
-            let Some(complete) = call.complete.filter(|_| acknowledged) else { continue };
+            let acknowledged = call.outcome() == Outcome::Ok || planted(Bug::UnfinishedReadsJudged);
+            let Some(complete) = call.complete().filter(|_| acknowledged) else { continue };
             if history.op(call.invoke).f() != "read" && !planted(Bug::TransfersJudged) {
                 continue;
             }
@@ -185,8 +185,8 @@ impl Bank {
     /// Whether an anomaly follows from the reads of its witness alone, looked at once more.
     pub(super) fn stands(&self, history: &History, anomaly: &Anomaly) -> bool {
         let balances = |call: &Call| {
-            let is_read = call.outcome == Outcome::Ok && history.op(call.invoke).f() == "read";
-            call.complete.filter(|_| is_read).map(|complete| history.op(complete).value())
+            let is_read = call.outcome() == Outcome::Ok && history.op(call.invoke).f() == "read";
+            call.complete().filter(|_| is_read).map(|complete| history.op(complete).value())
         };
         let total = |value: ValueRef<'_>| {
             let balances = value.as_map()?.iter().map(|(_, balance)| balance.as_int());

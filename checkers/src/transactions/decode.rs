@@ -21,7 +21,7 @@ pub(crate) enum Status {
 
 impl Status {
     fn of(call: Call) -> Self {
-        match call.outcome {
+        match call.outcome() {
             Outcome::Ok => Self::Committed,
             Outcome::Info if planted(Bug::OpenAlwaysHappens) => Self::Committed,
             Outcome::Info => Self::Open,
@@ -33,7 +33,7 @@ impl Status {
 /// The micro-operations of a transaction, as it says itself: when it is done, or else when it is
 /// invoked.
 fn said(history: &History, call: Call) -> Word {
-    let completed = call.complete.filter(|_| Status::of(call) == Status::Committed);
+    let completed = call.complete().filter(|_| Status::of(call) == Status::Committed);
     let word = completed.map_or(Word::NIL, |at| history.op(at).word());
     if word.is_nil() { history.op(call.invoke).word() } else { word }
 }

@@ -97,7 +97,7 @@ impl Speaker<'_> {
         let call = calls.binary_search_by_key(&txn, |call| call.invoke).map(|at| calls[at]);
         let invoke = self.history.op(txn);
         let (process, begin) = (invoke.process(), invoke.index());
-        let complete = call.ok().and_then(|call| Some((call.outcome, call.complete?)));
+        let complete = call.ok().and_then(|call| Some((call.outcome(), call.complete()?)));
         let (value, end) = match complete {
             Some((Outcome::Ok, at)) => {
                 let op = self.history.op(at);

@@ -118,8 +118,9 @@ impl<'h, 'b> Reads<'h, 'b> {
         for call in self.budget.pace(history.calls()) {
             let call = call?;
             let invoked = history.op(call.invoke).value();
-            let completed = call.complete.map(|at| history.op(at).value()).filter(|v| !v.is_nil());
-            let is_ok = call.outcome == Outcome::Ok;
+            let completed =
+                call.complete().map(|at| history.op(at).value()).filter(|v| !v.is_nil());
+            let is_ok = call.outcome() == Outcome::Ok;
             let value = if is_ok { completed.unwrap_or(invoked) } else { invoked };
             if let Some(mops) = all(value, "r") {
                 if is_ok || planted(Bug::UnfinishedReadsJudged) {
@@ -127,7 +128,7 @@ impl<'h, 'b> Reads<'h, 'b> {
                     self.read(call.invoke, &mops);
                 }
             } else if let Some(&[(key, value)]) = all(value, "w").as_deref() {
-                if call.outcome != Outcome::Fail || planted(Bug::ForkFailedWrites) {
+                if call.outcome() != Outcome::Fail || planted(Bug::ForkFailedWrites) {
                     self.write(call.invoke, key, value);
                 }
             } else if !planted(Bug::ForkOddIgnored) {
@@ -286,9 +287,9 @@ fn fork(history: &History, nodes: &[Node<'_>], cycle: &Cycle) -> Anomaly {
 pub(super) fn is_fork(history: &History, anomaly: &Anomaly) -> bool {
     let calls = anomaly.witness.iter().map(|&at| {
         let call = history.calls().iter().find(|call| call.invoke == at)?;
-        let op = history.op(call.complete.unwrap_or(at));
+        let op = history.op(call.complete().unwrap_or(at));
         let txn = if op.value().is_nil() { history.op(at).value() } else { op.value() };
-        Some((call.outcome == Outcome::Ok, txn))
+        Some((call.outcome() == Outcome::Ok, txn))
     });
     let Some(calls) = calls.collect::<Option<Vec<_>>>() else { return false };
     let reads = calls.into_iter().filter_map(|(is_ok, txn)| all(txn, "r").filter(|_| is_ok));

@@ -69,7 +69,7 @@ impl Times for Txns<'_> {
     #[inline]
     fn ret(&self, txn: u32) -> u32 {
         let ends = self.is_acknowledged(txn) || planted(Bug::OpenEnds);
-        self.call(txn).complete.filter(|_| ends).unwrap_or(NONE)
+        self.call(txn).complete().filter(|_| ends).unwrap_or(NONE)
     }
 
     fn process(&self, txn: u32) -> Process {

@@ -155,7 +155,7 @@ impl Report {
             self.undecided.into_iter().map(|open| undecided(history, open)).collect();
         let succeeded = (0..txns.len() as u32).filter(|&txn| txns.is_acknowledged(txn)).count();
         if succeeded == 0 && anomalies.is_empty() && undecided.is_empty() {
-            let succeeded = history.calls().iter().any(|call| call.outcome == Outcome::Ok);
+            let succeeded = history.calls().iter().any(|call| call.outcome() == Outcome::Ok);
             if !succeeded || txns.len() == 0 {
                 let vacuous = Open::all("vacuous: no transaction succeeded".into());
                 undecided.push(self::undecided(history, vacuous));

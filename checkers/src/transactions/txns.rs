@@ -375,7 +375,7 @@ impl<'h> Txns<'h> {
         if self.unwritten.keys().all(|&value| self.written_by(value).is_some()) {
             return;
         }
-        for call in self.history.calls().iter().filter(|call| call.outcome == Outcome::Fail) {
+        for call in self.history.calls().iter().filter(|call| call.outcome() == Outcome::Fail) {
             for (key, value) in decode::writes(self.history, *call, self.names) {
                 let key = self.numbers.keys.find(self.history, key);
                 let value = key.and_then(|key| self.find(key, value));
@@ -424,7 +424,7 @@ impl<'h> Txns<'h> {
 
     /// Whether its completion said that it happened.
     pub(crate) fn is_acknowledged(&self, txn: u32) -> bool {
-        self.call(txn).outcome == Outcome::Ok
+        self.call(txn).outcome() == Outcome::Ok
     }
 
     /// Whether it counts: it was acknowledged, or a write of it was seen.

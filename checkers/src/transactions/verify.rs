@@ -141,7 +141,7 @@ impl<'h> Raw<'h> {
     }
 
     fn each_mop(&self, call: &Call) -> impl Iterator<Item = RawMop<'h>> + use<'h> {
-        let completed = call.complete.filter(|_| call.outcome == Outcome::Ok);
+        let completed = call.complete().filter(|_| call.outcome() == Outcome::Ok);
         let value = completed.map_or(ValueRef::Nil, |at| self.history.op(at).value());
         let value = if value.is_nil() { self.history.op(call.invoke).value() } else { value };
         let mop = |mop: ValueRef<'h>| {
@@ -178,7 +178,7 @@ impl<'h> Raw<'h> {
         for call in self.history.calls() {
             let invoked = self.history.op(call.invoke);
             let asked = self.history.word_list(invoked.word());
-            let completed = call.complete.map(|at| self.history.op(at).word());
+            let completed = call.complete().map(|at| self.history.op(at).word());
             let answered = completed.and_then(|word| self.history.word_list(word));
             let mut mops = asked.into_iter().chain(answered).flat_map(|mops| mops.iter());
             if self.only_txns && Some(invoked.f_symbol()) != txn || !mops.any(touches) {
@@ -189,8 +189,11 @@ impl<'h> Raw<'h> {
                     continue;
                 }
                 if f == write && pairs.contains(&(key, value)) {
-                    self.writers.entry((key, value)).or_default().push((call.invoke, call.outcome));
-                } else if f == "r" && call.outcome == Outcome::Ok && doubted.contains(&key) {
+                    self.writers
+                        .entry((key, value))
+                        .or_default()
+                        .push((call.invoke, call.outcome()));
+                } else if f == "r" && call.outcome() == Outcome::Ok && doubted.contains(&key) {
                     let shows = |&&(k, v): &&Pair<'h>| k == key && self.workload.shows(value, v);
                     let shown: Vec<Pair<'h>> = unseen.iter().filter(shows).copied().collect();
                     self.shown.extend(shown);
@@ -202,7 +205,7 @@ impl<'h> Raw<'h> {
     /// What an acknowledged transaction read of a key.
     fn reads(&self, invoke: u32, key: ValueRef<'h>) -> Result<Vec<ValueRef<'h>>, Refused> {
         let call = self.call(invoke)?;
-        ensure(call.outcome == Outcome::Ok, || format!("the call at {invoke} did not succeed"))?;
+        ensure(call.outcome() == Outcome::Ok, || format!("the call at {invoke} did not succeed"))?;
         let reads = self.mops(&call).into_iter().filter(|&(f, k, _)| f == "r" && k == key);
         Ok(reads.map(|(_, _, read)| read).collect())
     }
@@ -235,7 +238,7 @@ impl<'h> Raw<'h> {
 
     /// Whether a transaction happened.
     fn happened(&self, certificate: &Certificate<'h>, invoke: u32) -> Result<(), Refused> {
-        match self.call(invoke)?.outcome {
+        match self.call(invoke)?.outcome() {
             Outcome::Ok => Ok(()),
             Outcome::Fail => Err(format!("the call at {invoke} failed")),
             Outcome::Info if self.dirty_reads => {
@@ -271,9 +274,9 @@ impl<'h> Raw<'h> {
                 for &txn in txns {
                     self.happened(certificate, txn)?;
                     let call = self.call(txn)?;
-                    let ok = call.outcome == Outcome::Ok;
+                    let ok = call.outcome() == Outcome::Ok;
                     let process = self.history.op(txn).process();
-                    let complete = call.complete.filter(|_| ok);
+                    let complete = call.complete().filter(|_| ok);
                     raw.push(RawTxn { mops: self.mops(&call), invoke: txn, complete, process });
                 }
                 // Whoever reads a version comes after its writer, and so does who writes over it.
@@ -402,7 +405,7 @@ impl<'h> Raw<'h> {
         match because {
             Because::RealTime | Because::Process => {
                 let call = self.call(from)?;
-                let before = call.complete.filter(|_| call.outcome == Outcome::Ok);
+                let before = call.complete().filter(|_| call.outcome() == Outcome::Ok);
                 let ended = before.is_some_and(|complete| complete < to);
                 let process = |position| self.history.op(position).process();
                 let same = matches!(because, Because::RealTime) || process(from) == process(to);
@@ -438,7 +441,7 @@ impl<'h> Raw<'h> {
     /// The micro-operations of an acknowledged transaction.
     fn reads_of(&self, invoke: u32) -> Result<Vec<RawMop<'h>>, Refused> {
         let call = self.call(invoke)?;
-        ensure(call.outcome == Outcome::Ok, || format!("the call at {invoke} did not succeed"))?;
+        ensure(call.outcome() == Outcome::Ok, || format!("the call at {invoke} did not succeed"))?;
         Ok(self.mops(&call))
     }
 

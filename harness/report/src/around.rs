@@ -127,9 +127,9 @@ fn call_row(
         process: process_name(op.process()),
         node: op.node().map(phrase::clean),
         text: call_text(history, call, key_is_known).line(),
-        outcome: call.outcome,
+        outcome: call.outcome(),
         error: error_text(history, call),
-        took_ns: call.complete.map(|end| history.op(end).time().saturating_sub(op.time())),
+        took_ns: call.complete().map(|end| history.op(end).time().saturating_sub(op.time())),
         witness,
     }
 }

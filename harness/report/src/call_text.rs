@@ -67,7 +67,7 @@ pub(crate) fn call_text(history: &History, call: &Call, key_is_known: bool) -> C
         asked.push(' ');
         asked.push_str(&value_text(asked_value));
     }
-    let answer = match (call.outcome, call.complete) {
+    let answer = match (call.outcome(), call.complete()) {
         (Outcome::Ok, Some(complete)) => {
             let value = split(history, history.op(complete).value()).1;
             (value != asked_value || (value.is_nil() && invoke.f().starts_with("read")))
@@ -92,7 +92,7 @@ fn value_text(value: ValueRef<'_>) -> String {
 
 /// Why a call failed or is indeterminate, if its completion says.
 pub(crate) fn error_text(history: &History, call: &Call) -> Option<String> {
-    let error = history.op(call.complete?).error();
+    let error = history.op(call.complete()?).error();
     if error.is_nil() {
         return None;
     }

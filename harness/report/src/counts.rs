@@ -58,14 +58,14 @@ impl Counts {
         let proven = proven_times(episodes);
         for call in history.calls() {
             let op = history.op(call.invoke);
-            counts.calls.add(call.outcome);
-            tally(&mut counts.by_f, op.f()).add(call.outcome);
+            counts.calls.add(call.outcome());
+            tally(&mut counts.by_f, op.f()).add(call.outcome());
             if let Some(node) = op.node() {
-                tally(&mut counts.by_node, node).add(call.outcome);
+                tally(&mut counts.by_node, node).add(call.outcome());
             }
             let begun = proven.partition_point(|&(from, _)| from <= op.time());
             let under_fault = begun > 0 && op.time() < proven[begun - 1].1;
-            counts.ok_under_fault += u64::from(call.outcome == Outcome::Ok && under_fault);
+            counts.ok_under_fault += u64::from(call.outcome() == Outcome::Ok && under_fault);
         }
         (counts.concurrency_mean, counts.concurrency_max) = concurrency(history);
         counts

@@ -196,9 +196,9 @@ impl Witness {
             self.rows.push(row);
             self.rows.len() - 1
         });
-        let end_ns = match found.call.outcome {
+        let end_ns = match found.call.outcome() {
             Outcome::Info => None,
-            _ => Some(found.call.complete.map_or(op.time(), |end| history.op(end).time())),
+            _ => Some(found.call.complete().map_or(op.time(), |end| history.op(end).time())),
         };
         self.ops.push(WitnessOp {
             row: at,
@@ -206,7 +206,7 @@ impl Witness {
             index: op.index(),
             position: found.start,
             text: call_text(history, &found.call, self.key.is_some()),
-            outcome: found.call.outcome,
+            outcome: found.call.outcome(),
             start_ns: op.time(),
             end_ns,
             accused: false,
@@ -298,8 +298,8 @@ impl Found {
         let calls = history.calls();
         let by_invoke = calls.binary_search_by_key(&position, |call| call.invoke).ok();
         let at =
-            by_invoke.or_else(|| calls.iter().position(|call| call.complete == Some(position)));
-        let alone = Call { invoke: position, complete: Some(position), outcome: Outcome::Ok };
+            by_invoke.or_else(|| calls.iter().position(|call| call.complete() == Some(position)));
+        let alone = Call::completed(position, position, Outcome::Ok);
         let call = at.map_or(alone, |at| calls[at]);
         Self { start: call.invoke, call }
     }

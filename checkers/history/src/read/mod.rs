@@ -210,7 +210,7 @@ impl Assembly {
         if builder.columns.len() + events > EVENTS_MAX
             || !builder.arena.has_room_for(&part.arena, events)
         {
-            let what = "the history is longer than 2^32 events, or has 2^30 different strings or 2^28 \
+            let what = "the history is longer than 2^30 events, or has 2^30 different strings or 2^28 \
                         values that are too big for 32 bits";
             self.flaws.push(Flaw::of_line(block.line, what, "check it in pieces"));
             self.fatal = true;

@@ -65,15 +65,16 @@ fn set_oracle(history: &History) -> (u64, u64) {
     let is = |at: u32, f: &str| history.op(at).f() == f;
     let reads: Vec<(u32, u32, Vec<Value>)> = calls
         .iter()
-        .filter(|c| is(c.invoke, "read") && c.outcome == deposed_history::Outcome::Ok)
+        .filter(|c| is(c.invoke, "read") && c.outcome() == deposed_history::Outcome::Ok)
         .map(|c| {
-            let seen = value_of(c.complete.expect("it ended")).as_list().expect("a list").to_vec();
-            (c.invoke, c.complete.expect("it ended"), seen)
+            let seen =
+                value_of(c.complete().expect("it ended")).as_list().expect("a list").to_vec();
+            (c.invoke, c.complete().expect("it ended"), seen)
         })
         .collect();
     let mut elements: Vec<Value> = Vec::new();
     for call in calls {
-        if is(call.invoke, "add") && call.outcome != deposed_history::Outcome::Fail {
+        if is(call.invoke, "add") && call.outcome() != deposed_history::Outcome::Fail {
             let value = value_of(call.invoke);
             if !elements.contains(&value) {
                 elements.push(value);
@@ -86,10 +87,10 @@ fn set_oracle(history: &History) -> (u64, u64) {
             .iter()
             .filter(|c| {
                 is(c.invoke, "add")
-                    && c.outcome == deposed_history::Outcome::Ok
+                    && c.outcome() == deposed_history::Outcome::Ok
                     && value_of(c.invoke) == element
             })
-            .map(|c| c.complete.expect("it ended"));
+            .map(|c| c.complete().expect("it ended"));
         let seen = reads.iter().filter(|r| r.2.contains(&element)).map(|r| r.1);
         let Some(known) = acknowledged.chain(seen).min() else { continue };
         let missed = reads.iter().filter(|r| r.0 > known && !r.2.contains(&element)).map(|r| r.0);
@@ -160,16 +161,16 @@ fn set_differs(dice: &mut Dice) -> Result<Verdict, String> {
 fn counter_oracle(history: &History) -> bool {
     use deposed_history::Outcome;
     let calls = history.calls();
-    calls.iter().filter(|c| history.op(c.invoke).f() == "read" && c.outcome == Outcome::Ok).all(
+    calls.iter().filter(|c| history.op(c.invoke).f() == "read" && c.outcome() == Outcome::Ok).all(
         |read| {
             let (mut certain, mut optional) = (0i64, Vec::new());
             for add in calls.iter().filter(|c| history.op(c.invoke).f() == "add") {
                 let amount = history.op(add.invoke).value().as_int().expect("a number");
-                let complete = read.complete.expect("it ended");
-                if add.outcome == Outcome::Fail || add.invoke > complete {
+                let complete = read.complete().expect("it ended");
+                if add.outcome() == Outcome::Fail || add.invoke > complete {
                     continue;
                 }
-                if add.outcome == Outcome::Ok && add.complete.expect("it ended") < read.invoke {
+                if add.outcome() == Outcome::Ok && add.complete().expect("it ended") < read.invoke {
                     certain += amount;
                 } else {
                     optional.push(amount);
@@ -187,7 +188,7 @@ fn counter_oracle(history: &History) -> bool {
             let (lower, upper) =
                 sums.fold((i64::MAX, i64::MIN), |(l, u), sum| (l.min(sum), u.max(sum)));
             let seen =
-                history.op(read.complete.expect("it ended")).value().as_int().expect("a number");
+                history.op(read.complete().expect("it ended")).value().as_int().expect("a number");
             (lower..=upper).contains(&seen)
         },
     )
@@ -351,7 +352,7 @@ fn availability_differs(dice: &mut Dice) -> Result<Verdict, String> {
     let succeeded_in = |window: Option<u64>| -> Vec<bool> {
         let begun = |at: u32| window.is_none_or(|window| history.op(at).time() / width == window);
         let calls = history.calls().iter().filter(|call| begun(call.invoke));
-        calls.map(|call| call.outcome == deposed_history::Outcome::Ok).collect()
+        calls.map(|call| call.outcome() == deposed_history::Outcome::Ok).collect()
     };
     let count = |of: &[bool]| (of.iter().filter(|ok| **ok).count() as u64, of.len() as u64);
     let (ok, calls) = count(&succeeded_in(None));

@@ -122,15 +122,15 @@ fn split(history: &History) -> (BTreeMap<&str, Resource<'_>>, Vec<Led<'_>>) {
     for call in history.calls() {
         let op = history.op(call.invoke);
         let (resource, asked) = op.pair().unwrap();
-        let known = call.complete.filter(|_| call.outcome != Outcome::Info);
-        let ok = call.outcome == Outcome::Ok;
+        let known = call.complete().filter(|_| call.outcome() != Outcome::Info);
+        let ok = call.outcome() == Outcome::Ok;
         resources.entry(resource.as_str().unwrap()).or_insert_with(empty).calls.push(Call {
             invoke: call.invoke,
             complete: known,
             begin: op.time(),
             end: known.map(|at| history.op(at).time()),
             ok,
-            info: call.outcome == Outcome::Info,
+            info: call.outcome() == Outcome::Info,
             f: op.f(),
             process: op.process().client().unwrap(),
             asked,

@@ -205,8 +205,8 @@ impl Loader<'_> {
             let (at, argument) = if keyed {
                 let Some((key, argument)) = history.word_pair(invoke.word()) else {
                     // Without a key it must at least say nothing.
-                    let silent = call.complete.is_none_or(|at| history.op(at).pair().is_none());
-                    if call.outcome == Outcome::Fail && silent {
+                    let silent = call.complete().is_none_or(|at| history.op(at).pair().is_none());
+                    if call.outcome() == Outcome::Fail && silent {
                         continue;
                     }
                     return false;
@@ -220,7 +220,7 @@ impl Loader<'_> {
                 (0, invoke.word())
             };
             let value = || {
-                let result = call.complete.and_then(|at| {
+                let result = call.complete().and_then(|at| {
                     let result = history.op(at).word();
                     if keyed { history.word_pair(result).map(|pair| pair.1) } else { Some(result) }
                 });
@@ -248,7 +248,7 @@ fn register_call<'h>(
     call: Call,
     (f, a, b): (F, Word, Word),
 ) -> RegisterCall {
-    let ret = match (call.outcome, call.complete) {
+    let ret = match (call.outcome(), call.complete()) {
         (Outcome::Ok | Outcome::Fail, Some(position)) => position + 1,
         _ => NEVER,
     };
@@ -292,29 +292,29 @@ impl Functions {
     ) -> Said {
         let f = Some(f);
         if f == self.read {
-            return match call.outcome {
+            return match call.outcome() {
                 Outcome::Ok => Said::This((F::Read, value(), Word::NIL)),
                 _ => Said::Nothing,
             };
         }
         if f == self.write {
-            return match call.outcome {
+            return match call.outcome() {
                 Outcome::Fail => Said::Nothing,
                 _ => Said::This((F::Write, value(), Word::NIL)),
             };
         }
         let observed = || {
             let error = |at| history.op(at).error();
-            call.complete.is_some_and(|at| error(at).as_str() == Some(PRECONDITION))
+            call.complete().is_some_and(|at| error(at).as_str() == Some(PRECONDITION))
         };
-        if call.outcome == Outcome::Fail && !observed() {
+        if call.outcome() == Outcome::Fail && !observed() {
             return Said::Nothing;
         }
         if f != self.cas {
             return Said::Nonsense;
         }
         let Some((from, to)) = history.word_pair(value()) else { return Said::Nonsense };
-        match call.outcome {
+        match call.outcome() {
             Outcome::Fail => Said::This((F::Miss, from, Word::NIL)),
             Outcome::Info if history.view(from) == history.view(to) => Said::Nothing,
             _ => Said::This((F::Cas, from, to)),

@@ -272,7 +272,7 @@ impl<'h> Known<'_, 'h> {
             because,
         };
         // Of two that overlap, neither is before the other.
-        let before = |one: u32| txns.call(one).complete.is_some_and(|end| end < txns.invoke(txn));
+        let before = |one: u32| txns.call(one).complete().is_some_and(|end| end < txns.invoke(txn));
         let missed = |to: u32, value: u32| {
             let after = txns.value_text(value);
             step(txn, to, Because::Missed { key: text, mop: at, after })

@@ -281,7 +281,7 @@ impl Versions {
 /// What a micro-operation of a committed transaction read, as it stands in the history.
 pub(crate) fn list_read<'h>(txns: &Txns<'h>, txn: u32, at: usize) -> Option<ListRef<'h>> {
     let call = txns.call(txn);
-    let completed = call.complete.map(|position| txns.history.op(position).value());
+    let completed = call.complete().map(|position| txns.history.op(position).value());
     let value = completed
         .filter(|value| !value.is_nil())
         .unwrap_or_else(|| txns.history.op(call.invoke).value());

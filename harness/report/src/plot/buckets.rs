@@ -54,8 +54,8 @@ impl Buckets {
     pub(crate) fn tallies(&self, history: &History) -> Vec<Tally> {
         let mut tallies = vec![Tally::default(); self.count];
         for call in history.calls() {
-            if let Some(end) = call.complete {
-                tallies[self.of(history.op(end).time())].add(call.outcome);
+            if let Some(end) = call.complete() {
+                tallies[self.of(history.op(end).time())].add(call.outcome());
             }
         }
         tallies
@@ -72,7 +72,7 @@ impl Buckets {
             }
             let Some(services) = nodes.get_mut(node) else { continue };
             let first = self.of(op.time());
-            let last = call.complete.map_or(first, |end| self.of(history.op(end).time()));
+            let last = call.complete().map_or(first, |end| self.of(history.op(end).time()));
             services[last].ended += 1;
             services[last].served += u64::from(is_served(history, call));
             for service in &mut services[first..last] {
@@ -96,8 +96,8 @@ pub(crate) struct Service {
 
 /// A comparison found false is an answer as good as any.
 fn is_served(history: &History, call: &Call) -> bool {
-    let error = || call.complete.and_then(|end| history.op(end).error().as_str());
-    match call.outcome {
+    let error = || call.complete().and_then(|end| history.op(end).error().as_str());
+    match call.outcome() {
         Outcome::Ok => true,
         Outcome::Fail => error() == Some(PRECONDITION),
         Outcome::Info => false,

@@ -56,9 +56,9 @@ fn marks(history: &History, frame: &Frame, outcome: Outcome, y: Linear) -> Strin
     let points: Vec<(f64, f64)> = history
         .calls()
         .iter()
-        .filter(|call| call.outcome == outcome)
+        .filter(|call| call.outcome() == outcome)
         .filter_map(|call| {
-            let end = history.op(call.complete?).time();
+            let end = history.op(call.complete()?).time();
             let us = micros(history.op(call.invoke).time(), end);
             Some((frame.at(end), y.at((us as f64).log10())))
         })
@@ -101,7 +101,7 @@ impl Timings {
             most_us: 1,
         };
         for call in history.calls() {
-            let Some(end) = call.complete else { continue };
+            let Some(end) = call.complete() else { continue };
             let (start, end) = (history.op(call.invoke).time(), history.op(end).time());
             let us = micros(start, end);
             timings.least_us = timings.least_us.min(us);

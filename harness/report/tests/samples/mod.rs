@@ -493,16 +493,16 @@ fn stale_reads(history: &History) -> Vec<Anomaly> {
         let list = history.op(position).value().as_list()?;
         Some((list.get(0)?.as_str()?.to_owned(), list.get(1)?.as_int()?))
     };
-    for call in calls.iter().filter(|call| call.outcome == Outcome::Ok) {
+    for call in calls.iter().filter(|call| call.outcome() == Outcome::Ok) {
         if history.op(call.invoke).f() == "write"
-            && let (Some(what), Some(end)) = (pair(call.invoke), call.complete)
+            && let (Some(what), Some(end)) = (pair(call.invoke), call.complete())
         {
             writes.insert(what, (call.invoke, end));
         }
     }
-    for call in calls.iter().filter(|call| call.outcome == Outcome::Ok) {
+    for call in calls.iter().filter(|call| call.outcome() == Outcome::Ok) {
         let read = history.op(call.invoke);
-        let Some((key, value)) = call.complete.and_then(pair) else { continue };
+        let Some((key, value)) = call.complete().and_then(pair) else { continue };
         let Some(&(old, old_end)) = writes.get(&(key.clone(), value)) else { continue };
         let overwritten = writes
             .range((key.clone(), 0)..=(key.clone(), i64::MAX))
