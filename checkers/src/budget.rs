@@ -104,6 +104,26 @@ impl Budget {
         Ok(Held { memory_used: self.memory_used.clone(), bytes })
     }
 
+    /// Makes room in a list for `more`, at least doubling it where it has none, and notes in `held` what
+    /// that takes.
+    ///
+    /// # Errors
+    /// If it is not left.
+    #[inline]
+    pub(crate) fn make_room<T>(
+        &self,
+        list: &mut Vec<T>,
+        more: usize,
+        held: &mut Vec<Held>,
+    ) -> Result<(), Exhausted> {
+        if list.capacity() - list.len() < more {
+            let more = more.max(list.len());
+            held.push(self.hold((more * size_of::<T>()) as u64)?);
+            list.reserve_exact(more);
+        }
+        Ok(())
+    }
+
     /// The same budget with no more than a part of the time that is left. Where it runs out, the error
     /// names the whole.
     #[must_use]

@@ -164,7 +164,7 @@ fn memory_limits_of_transactions_hold() {
         };
         let (mut refused, mut decided) = (0, 0);
         for (memory_max, threads) in
-            [(12 << 20, 1), (16 << 20, 2), (24 << 20, 1), (32 << 20, 2), (256 << 20, 2)]
+            [(4 << 20, 1), (8 << 20, 2), (12 << 20, 1), (24 << 20, 2), (256 << 20, 2)]
         {
             fs::write("/proc/self/clear_refs", "5").expect("Linux");
             let before = peak();

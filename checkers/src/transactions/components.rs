@@ -47,8 +47,7 @@ pub(crate) fn of(graph: &impl Walk, budget: &Budget) -> Result<Components, Exhau
     const UNSEEN: u32 = 0;
     let nodes = graph.nodes();
     let held = budget.hold(4 * nodes as u64)?;
-    // What a chain of all nodes needs.
-    let _stacks = budget.hold((4 + size_of::<Visit>() as u64) * nodes as u64)?;
+    let mut stacks = Vec::new();
     let mut mark = vec![UNSEEN; nodes];
     let (mut path, mut visits): (Vec<u32>, Vec<Visit>) = (Vec::new(), Vec::new());
     // The number of the next visit: one more than there are nodes on the way.
@@ -66,6 +65,7 @@ pub(crate) fn of(graph: &impl Walk, budget: &Budget) -> Result<Components, Exhau
             continue;
         }
         mark[root as usize] = next;
+        budget.make_room(&mut visits, 1, &mut stacks)?;
         visits.push(visit(root, next));
         next += 1;
         'visits: while let Some(Visit { node, slot, end, low }) = visits.last_mut() {
@@ -76,6 +76,7 @@ pub(crate) fn of(graph: &impl Walk, budget: &Budget) -> Result<Components, Exhau
                 let reached = &mut mark[to as usize];
                 if *reached == UNSEEN {
                     *reached = next;
+                    budget.make_room(&mut visits, 1, &mut stacks)?;
                     visits.push(visit(to, next));
                     next += 1;
                     looked += 1;
@@ -90,6 +91,7 @@ pub(crate) fn of(graph: &impl Walk, budget: &Budget) -> Result<Components, Exhau
             visits.pop();
             if low < mark[node as usize] {
                 mark[node as usize] = low;
+                budget.make_room(&mut path, 1, &mut stacks)?;
                 path.push(node);
             } else {
                 next -= 1;

@@ -124,7 +124,7 @@ impl<'h, 'b> Reads<'h, 'b> {
             let value = if is_ok { completed.unwrap_or(invoked) } else { invoked };
             if let Some(mops) = all(value, "r") {
                 if is_ok || planted(Bug::UnfinishedReadsJudged) {
-                    self.make_room(mops.len())?;
+                    self.budget.make_room(&mut self.edges, mops.len(), &mut self.held)?;
                     self.read(call.invoke, &mops);
                 }
             } else if let Some(&[(key, value)]) = all(value, "w").as_deref() {
@@ -150,17 +150,6 @@ impl<'h, 'b> Reads<'h, 'b> {
             nodes as u32
         })?;
         cycles::find(&graph, nodes as u32, OrderKind::Data, self.budget)
-    }
-
-    /// Makes room for so many edges.
-    fn make_room(&mut self, edges: usize) -> Result<(), Stop> {
-        if self.edges.capacity() - self.edges.len() < edges {
-            let more = edges.max(self.edges.len());
-            let bytes = more * size_of::<(u32, u32, Rel)>();
-            self.held.push(self.budget.hold(bytes as u64)?);
-            self.edges.reserve_exact(more);
-        }
-        Ok(())
     }
 
     fn read(&mut self, invoke: u32, mops: &[(ValueRef<'h>, ValueRef<'h>)]) {

@@ -7,7 +7,7 @@ use super::super::interner::NONE;
 use super::super::planted::{Bug, planted};
 use super::super::txns::Txns;
 use super::versions::Versions;
-use crate::budget::{Budget, Exhausted};
+use crate::budget::{Budget, Exhausted, Held};
 
 /// Transactions between two looks at the clock.
 const TXNS_PER_LOOK: u32 = 1 << 12;
@@ -19,9 +19,11 @@ pub(crate) fn scan<'h>(
     budget: &Budget,
     found: &mut Found<'h>,
 ) -> Result<(), Exhausted> {
+    let keys = txns.key_count();
+    let _held = budget.hold((keys * (size_of::<Bad>() + 2 * size_of::<(u32, u32)>())) as u64)?;
     let bad_orders: Vec<Bad> =
         (0..txns.key_count() as u32).map(|key| Bad::of_order(txns, versions, key)).collect();
-    let mut own = Own::new(txns.key_count());
+    let mut own = Own::new(keys, budget);
     for txn in (0..txns.len() as u32).filter(|&txn| txns.is_committed(txn)) {
         if txn.is_multiple_of(TXNS_PER_LOOK) {
             budget.check()?;
@@ -29,7 +31,7 @@ pub(crate) fn scan<'h>(
         for (at, mop) in (0..).zip(txns.mops(txn)) {
             let key = mop.key();
             if mop.is_write() {
-                own.append(txns, versions, txn, mop.what, key, found);
+                own.append(txns, versions, txn, mop.what, key, found)?;
                 continue;
             }
             let seen = versions.seen(key, mop.what);
@@ -42,7 +44,8 @@ pub(crate) fn scan<'h>(
             own.read(txns, versions, (txn, at), key, mop.what, found);
         }
     }
-    lost_updates(txns, own.updates, found);
+    lost_updates(txns, &mut own.updates, found);
+    drop(own);
     let strays = versions.strays.iter().filter(|_| !planted(Bug::StraysIgnored));
     for stray in strays {
         found.add("incompatible-order", || Proof::Incompatible {
@@ -142,10 +145,13 @@ fn intermediate<'h>(txns: &Txns<'h>, txn: u32, key: u32, seen: &[u32], found: &m
 }
 
 /// What the transaction at hand did.
-struct Own {
+struct Own<'b> {
+    budget: &'b Budget,
     keys: OwnKeys,
     /// Reads that their transaction then wrote over: key, what was read, transaction.
     updates: Vec<(u32, u32, u32)>,
+    /// Their memory.
+    held: Vec<Held>,
     /// The last transactions reported, so that each is once.
     internal: u32,
     future: u32,
@@ -204,11 +210,12 @@ impl OwnKeys {
     }
 }
 
-impl Own {
-    fn new(keys: usize) -> Self {
+impl<'b> Own<'b> {
+    fn new(keys: usize, budget: &'b Budget) -> Self {
         let numbers = vec![(NONE, 0); keys];
         let keys = OwnKeys { numbers, list: Vec::new(), txn: NONE, count: 0 };
-        Self { keys, updates: Vec::new(), internal: NONE, future: NONE }
+        let (updates, held) = (Vec::new(), Vec::new());
+        Self { budget, keys, updates, held, internal: NONE, future: NONE }
     }
 
     fn append<'h>(
@@ -219,7 +226,7 @@ impl Own {
         value: u32,
         key: u32,
         found: &mut Found<'h>,
-    ) {
+    ) -> Result<(), Exhausted> {
         let own = self.keys.of(txn, key);
         let mut reads = own.longest.iter().chain(&own.strays);
         if self.future != txn
@@ -236,10 +243,12 @@ impl Own {
             });
         }
         if let (Some(read), false) = (own.first_read, own.wrote) {
+            self.budget.make_room(&mut self.updates, 1, &mut self.held)?;
             self.updates.push((key, read, txn));
         }
         own.wrote = true;
         own.appended.push(value);
+        Ok(())
     }
 
     fn read<'h>(
@@ -286,7 +295,7 @@ fn contains(versions: &Versions, key: u32, what: u32, value: u32) -> bool {
 }
 
 /// Transactions that read the same version and wrote over it.
-fn lost_updates<'h>(txns: &Txns<'h>, mut updates: Vec<(u32, u32, u32)>, found: &mut Found<'h>) {
+fn lost_updates<'h>(txns: &Txns<'h>, updates: &mut [(u32, u32, u32)], found: &mut Found<'h>) {
     updates.sort_unstable();
     for group in updates.chunk_by(|a, b| (a.0, a.1) == (b.0, b.1)) {
         let [(key, _, one), (_, _, other), ..] = *group else { continue };
