@@ -37,6 +37,7 @@ mod sequence;
 #[cfg(test)]
 mod tests;
 mod txns;
+mod values;
 mod verify;
 
 pub use bank::Bank;

@@ -10,6 +10,7 @@ use super::decode::{self, Names, ODDITIES_MAX, Oddity, Part, RawMop, RawTxn, Rea
 use super::graph::Stop;
 use super::interner::{Interner, NONE};
 use super::planted::{Bug, planted};
+use super::values::Values;
 use crate::budget::{Budget, Held};
 use crate::parallel::in_parallel;
 
@@ -125,9 +126,6 @@ const CALLS_PER_BLOCK_MIN: usize = 1 << 12;
 /// Above, blocks take more memory than they are worth.
 const CALLS_PER_BLOCK_MAX: usize = 1 << 14;
 
-/// What the number of a value takes, mostly.
-const BYTES_PER_NUMBER: usize = 8;
-
 /// All transactions of a history but those that failed.
 #[derive(Debug)]
 pub(crate) struct Txns<'h> {
@@ -152,8 +150,7 @@ pub(crate) struct Txns<'h> {
 #[derive(Debug, Default)]
 struct Numbers<'h> {
     keys: Interner<'h>,
-    /// By key.
-    values: Vec<Interner<'h>>,
+    values: Values<'h>,
     /// By key: the last value it got, and from which transaction.
     last_write: Vec<(u32, u32)>,
 }
@@ -245,9 +242,9 @@ impl<'h> Txns<'h> {
     pub(crate) fn hold(&mut self, budget: &Budget) -> Result<(), Stop> {
         let bytes = (self.history.calls().len() + 1) * size_of::<Txn>()
             + self.mops.len() * size_of::<Mop>()
-            + self.keys.len()
-                * (size_of::<Interner<'_>>() + size_of::<Word>() + Interner::BYTES_PER_VALUE)
-            + self.written.len() * (size_of::<Written>() + BYTES_PER_NUMBER)
+            + self.keys.len() * (size_of::<Word>() + Interner::BYTES_PER_VALUE)
+            + self.written.len() * size_of::<Written>()
+            + self.numbers.values.bytes()
             + self.unwritten.capacity() * size_of::<(u32, Unwritten)>();
         let more = bytes.saturating_sub(self.held_bytes);
         if more > 0 {
@@ -302,7 +299,7 @@ impl<'h> Txns<'h> {
         let number = self.keys.len() as u32;
         self.numbers.keys.insert(self.history.view(key), number);
         self.keys.push(key);
-        self.numbers.values.push(Interner::default());
+        self.numbers.values.push_key();
         self.numbers.last_write.push((NONE, NONE));
         number
     }
@@ -310,13 +307,13 @@ impl<'h> Txns<'h> {
     /// The number of a value under a key, if it has one.
     #[inline]
     fn find(&self, key: u32, word: Word) -> Option<u32> {
-        self.numbers.values[key as usize].find(self.history, word)
+        self.numbers.values.find(self.history, key, word)
     }
 
     /// Gives a value a number.
     fn number(&mut self, key: u32, word: Word) -> u32 {
         let number = self.written.len() as u32;
-        self.numbers.values[key as usize].insert(self.history.view(word), number);
+        self.numbers.values.insert(self.history, key, word, number);
         self.written.push(Written::NOBODY);
         number
     }
