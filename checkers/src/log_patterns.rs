@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 
 use deposed_history::History;
+use regex::Regex;
 
 use crate::{Analysis, Anomaly, Budget, Checker};
 
@@ -39,13 +40,15 @@ crate::plantable::plantable! {
         ListedCounts,
         /// What was let pass is not told.
         ForgivenUntold,
+        /// Lines are not looked at again.
+        LinesBelieved,
     }
 }
 
 /// Judges what was found in the logs; the history has no say.
 #[derive(Debug, Clone, Default)]
 pub struct LogPatterns {
-    /// The patterns that were looked for.
+    /// The patterns that were looked for: regular expressions.
     pub patterns: Vec<String>,
     /// How many files were searched.
     pub files: usize,
@@ -69,6 +72,20 @@ impl LogPatterns {
         }
         self.forgiven += (before - self.matches.len()) as u64;
     }
+
+    /// Whether a line that is shown is one of those that were asked for.
+    fn stands(&self, anomaly: &Anomaly) -> bool {
+        let shown = |found: &&LogMatch| anomaly.sentences == [sentence(found)];
+        self.matches.iter().filter(shown).any(|found| {
+            let asked = self.patterns.contains(&found.pattern);
+            asked && Regex::new(&found.pattern).is_ok_and(|regex| regex.is_match(&found.line))
+        })
+    }
+}
+
+fn sentence(found: &LogMatch) -> String {
+    let LogMatch { node, file, number, pattern, .. } = found;
+    format!("Line {number} of {file} on {node} matches {pattern:?}, which marks a crash.")
 }
 
 impl Checker for LogPatterns {
@@ -76,15 +93,12 @@ impl Checker for LogPatterns {
         "log-patterns"
     }
 
-    fn check(&self, _history: &History, _budget: &Budget) -> Analysis {
+    fn check(&self, history: &History, budget: &Budget) -> Analysis {
         let anomalies = self.matches.iter().take(LISTED_MAX).map(|found| Anomaly {
             name: "crash".into(),
             key: None,
             summary: format!("{} logged: {}", found.node, found.line.trim()),
-            sentences: vec![format!(
-                "Line {} of {} on {} matches {:?}, which marks a crash.",
-                found.number, found.file, found.node, found.pattern
-            )],
+            sentences: vec![sentence(found)],
             witness: Vec::new(),
             edges: Vec::new(),
         });
@@ -99,6 +113,7 @@ impl Checker for LogPatterns {
             anomaly_count: count,
             ..Analysis::from_findings(self.name(), summary, anomalies.collect(), Vec::new())
         }
+        .verified(history, budget, |anomaly| self.stands(anomaly) || planted(Bug::LinesBelieved))
     }
 }
 
@@ -141,9 +156,11 @@ mod tests {
             file: "store.log".into(),
             number: 1,
             line: "panic:".into(),
-            pattern: "panic:".into(),
+            pattern: "^panic".into(),
         });
-        let mut checker = LogPatterns { matches: matches.collect(), ..Default::default() };
+        let patterns = vec!["^panic".into()];
+        let mut checker =
+            LogPatterns { patterns, matches: matches.collect(), ..Default::default() };
         for node in forgiven {
             checker.forgive(&BTreeSet::from([name(node)]));
         }
@@ -176,7 +193,21 @@ mod tests {
         let mut each = all.flat_map(|found| {
             (0..16).filter_map(move |number| differs(&found, [number / 4, number % 4]))
         });
-        each.next()
+        each.next().or_else(believed)
+    }
+
+    /// A line that is no match is no violation, whatever is said of it.
+    fn believed() -> Option<String> {
+        let lies = [("no panic:", "^panic"), ("fatal: x", "fatal")];
+        lies.into_iter().find_map(|(line, pattern)| {
+            let (node, file) = ("n1".into(), "store.log".into());
+            let (line, pattern) = (line.into(), pattern.into());
+            let matches = vec![LogMatch { node, file, number: 1, line, pattern }];
+            let checker =
+                LogPatterns { patterns: vec!["^panic".into()], matches, ..Default::default() };
+            let analysis = checker.check(&History::default(), &Budget::unlimited());
+            (analysis.verdict != Verdict::Unknown).then(|| format!("{analysis:#?}"))
+        })
     }
 
     #[test]
