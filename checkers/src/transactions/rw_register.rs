@@ -65,11 +65,10 @@ impl Checker for RwRegister {
 impl RwRegister {
     fn judge_whole(&self, history: &History, budget: &Budget) -> Analysis {
         let mut report = Report::new(self.name(), self.consistency, Workload::Register);
-        let mut txns = match Txns::of::<Values>(history, budget, value_read) {
-            Ok((txns, _)) => txns,
+        let (txns, readers) = match self.read(history, budget) {
+            Ok(read) => read,
             Err(stop) => return report.unread(history, stop),
         };
-        let readers = commit_seen(&mut txns, self.consistency.allows_dirty_reads());
         let mut found = Found::default();
         Scan::new(&txns).scan(&mut found);
         if let Err(stop) = self.judge(&txns, budget, &mut found, &mut report) {
@@ -82,19 +81,26 @@ impl RwRegister {
     }
 }
 
-/// Open transactions of which a write was seen did happen, unless what was read may never have been
-/// committed. Returns a reader of each value.
-fn commit_seen(txns: &mut Txns<'_>, dirty_reads: bool) -> Vec<u32> {
-    let mut readers = vec![NONE; txns.value_count()];
-    for txn in 0..txns.len() as u32 {
-        for mop in txns.mops(txn).iter().filter(|mop| !mop.is_write() && mop.what != NONE) {
-            readers[mop.what as usize] = txn;
+impl RwRegister {
+    /// The transactions, and a reader of each value. Open transactions of which a write was seen did
+    /// happen, unless what was read may never have been committed.
+    fn read<'h>(
+        &self,
+        history: &'h History,
+        budget: &Budget,
+    ) -> Result<(Txns<'h>, Vec<u32>), Stop> {
+        let (mut txns, _) = Txns::of::<Values>(history, budget, value_read)?;
+        let mut readers = vec![NONE; txns.value_count()];
+        for txn in 0..txns.len() as u32 {
+            for mop in txns.mops(txn).iter().filter(|mop| !mop.is_write() && mop.what != NONE) {
+                readers[mop.what as usize] = txn;
+            }
         }
+        let seen = (0..).zip(&readers).filter(|&(_, &reader)| reader != NONE);
+        let counts = !self.consistency.allows_dirty_reads() || planted(Bug::DirtyReadsCount);
+        txns.settle(seen.filter(|_| counts).map(|(value, _)| value), budget)?;
+        Ok((txns, readers))
     }
-    let seen = (0..).zip(&readers).filter(|&(_, &reader)| reader != NONE);
-    let counts = !dirty_reads || planted(Bug::DirtyReadsCount);
-    txns.settle(seen.filter(|_| counts).map(|(value, _)| value));
-    readers
 }
 
 impl RwRegister {

@@ -3,7 +3,6 @@
 use std::ops::Range;
 
 use deposed_history::{Call, History, Outcome, ValueRef, Word};
-
 use rustc_hash::FxHashMap;
 
 use super::decode::{self, Names, ODDITIES_MAX, Oddity, Part, RawMop, RawTxn, Reads, Status};
@@ -240,7 +239,7 @@ impl<'h> Txns<'h> {
 
     /// Takes what it has grown to from the budget.
     pub(crate) fn hold(&mut self, budget: &Budget) -> Result<(), Stop> {
-        let bytes = (self.history.calls().len() + 1) * size_of::<Txn>()
+        let bytes = (self.list.len() + 1) * size_of::<Txn>()
             + self.mops.len() * size_of::<Mop>()
             + self.keys.len() * (size_of::<Word>() + Interner::BYTES_PER_VALUE)
             + self.written.len() * size_of::<Written>()
@@ -346,7 +345,14 @@ impl<'h> Txns<'h> {
 
     /// Takes note of all values that were seen, which have their numbers: the open transactions that
     /// wrote one of them happened, and no others did. Before, no value has a [writer](Self::writer).
-    pub(crate) fn settle(&mut self, seen: impl Iterator<Item = u32>) {
+    ///
+    /// # Errors
+    /// If the memory has run out.
+    pub(crate) fn settle(
+        &mut self,
+        seen: impl Iterator<Item = u32>,
+        budget: &Budget,
+    ) -> Result<(), Stop> {
         if self.list.iter().any(|txn| txn.is(Status::Open)) && !planted(Bug::OpenNeverHappens) {
             for value in seen {
                 let written = self.written[value as usize];
@@ -365,6 +371,8 @@ impl<'h> Txns<'h> {
         }
         self.find_failed();
         self.numbers = Numbers::default();
+        (self.held, self.held_bytes) = (Vec::new(), 0);
+        self.hold(budget)
     }
 
     /// Finds who failed to write what was seen although nobody wrote it.

@@ -158,7 +158,6 @@ impl Versions {
             versions.find_strays(txns, longest);
         }
         budget.check()?;
-        txns.hold(budget)?;
         versions.place = vec![0; txns.value_count()];
         for bounds in versions.first.windows(2) {
             let order = &versions.elements[bounds[0] as usize..bounds[1] as usize];
@@ -178,7 +177,7 @@ impl Versions {
         versions.stray_values.sort_unstable();
         versions.stray_values.dedup();
         let seen = versions.elements.iter().chain(&versions.stray_values).copied();
-        txns.settle(seen.filter(|_| !dirty_reads || planted(Bug::DirtyReadsCount)));
+        txns.settle(seen.filter(|_| !dirty_reads || planted(Bug::DirtyReadsCount)), budget)?;
         Ok(versions)
     }
 
