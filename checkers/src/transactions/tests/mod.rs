@@ -16,6 +16,10 @@ mod sessions;
 mod simulator;
 mod uncommitted;
 
+use std::time::Duration;
+
+use deposed_history::{Header, History, Op, OpType, Process, Value};
+
 use self::every_level::Truth;
 use self::oracle::Small;
 use self::simulator::{Random, Simulation};
@@ -46,7 +50,7 @@ fn level(name: &str) -> Consistency {
     Consistency::parse(name).unwrap_or_else(|unknown| panic!("{unknown}"))
 }
 
-fn check(append: bool, history: &deposed_history::History, name: &str) -> Analysis {
+fn check(append: bool, history: &History, name: &str) -> Analysis {
     let consistency = level(name);
     let budget = Budget::unlimited();
     if append {
@@ -387,4 +391,40 @@ fn reports_are_reproducible() {
     let history = Simulation { isolation, ..Simulation::default() }.run();
     let report = || serde_json::to_string(&check(true, &history, "serializable")).ok();
     assert_eq!(report(), report());
+}
+
+/// The same history gives the same report on any number of threads: also if it is read in many blocks, and
+/// its reads are of one length and do not agree, so that one of them has to be taken for the order.
+#[test]
+fn threads_change_nothing() {
+    const KEYS: i64 = 500;
+    let mut random = Random(3);
+    let list = |elements: [i64; 2]| Value::List(elements.map(Value::Int).to_vec());
+    let mop = |f: &str, key, value| Value::List(vec![Value::str(f), Value::Int(key), value]);
+    let append = |element| move |key| mop("append", key, Value::Int(element));
+    let appends = [1, 2].into_iter().flat_map(|element| (0..KEYS).map(append(element)));
+    let reads = (0..60_000).map(|_| {
+        let seen = if random.percent(50) { [1, 2] } else { [2, 1] };
+        mop("r", random.below(KEYS as u64) as i64, list(seen))
+    });
+    let ops = appends.chain(reads).flat_map(|mop| {
+        [OpType::Invoke, OpType::Ok]
+            .map(|kind| Op::new(kind, Process::Client(0), "txn", Value::List(vec![mop.clone()])))
+    });
+    let forked = History::from_ops(Header::default(), &ops.collect::<Vec<Op>>());
+    let invocations = 60_000;
+    let isolation = simulator::Isolation::ReadUncommitted;
+    let torn = Simulation { isolation, invocations, ..Simulation::default() }.run();
+    for history in [forked, torn] {
+        let report = |threads| {
+            let budget = Budget::new(|| Duration::ZERO, Duration::MAX, u64::MAX, threads);
+            let checker = ListAppend { consistency: level("strict-serializable") };
+            serde_json::to_string(&checker.check(&history, &budget)).ok()
+        };
+        let one = report(1);
+        assert!(one.as_ref().is_some_and(|report| report.contains("invalid")));
+        for threads in [2, 3, 5] {
+            assert!(report(threads) == one, "{threads} threads");
+        }
+    }
 }
