@@ -48,7 +48,7 @@ pub(crate) fn writes(
     let mops = said.and_then(|said| history.word_list(said)).into_iter().flat_map(Words::iter);
     mops.filter_map(move |mop| {
         let parts = history.word_list(mop)?;
-        let is_write = parts.get(0)?.symbol() == names.write;
+        let is_write = names.write.is_some() && parts.get(0)?.symbol() == names.write;
         parts.get(1).zip(parts.get(2)).filter(|_| is_write)
     })
 }
@@ -115,7 +115,7 @@ pub(crate) struct Part<'h, R> {
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Names {
     txn: Option<Symbol>,
-    pub(crate) write: Option<Symbol>,
+    write: Option<Symbol>,
     read: Option<Symbol>,
     /// Whether an operation that is not called `txn` is something else: some are called that.
     only_txns: bool,

@@ -442,7 +442,7 @@ impl<'h> Txns<'h> {
     #[inline]
     pub(crate) fn writer(&self, value: u32) -> Option<u32> {
         let written = self.written[value as usize];
-        written.by().filter(|_| written.is(Written::COUNTS))
+        if written.is(Written::COUNTS) { written.by() } else { None }
     }
 
     /// A transaction that wrote a value and did not fail, whether it counts or not.
