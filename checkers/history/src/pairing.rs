@@ -4,7 +4,7 @@ use std::fmt;
 
 use rustc_hash::FxHashMap;
 
-use crate::columns::Columns;
+use crate::columns::{Columns, EVENTS_MAX};
 use crate::{OpType, Process};
 
 /// How a call ended.
@@ -32,7 +32,7 @@ impl Call {
     const OUTCOME_BITS: u32 = 2;
 
     /// Stands for the position of the completion of a call that has none.
-    const NEVER: u32 = u32::MAX >> Self::OUTCOME_BITS;
+    const NEVER: u32 = EVENTS_MAX as u32;
 
     const fn new(invoke: u32, complete: u32, outcome: Outcome) -> Self {
         Self { invoke, end: complete << Self::OUTCOME_BITS | outcome as u32 }
@@ -48,6 +48,7 @@ impl Call {
     /// # Panics
     /// If the position of the completion is 2^30 - 1 or above.
     pub const fn completed(invoke: u32, complete: u32, outcome: Outcome) -> Self {
+        const { assert!(Self::NEVER == u32::MAX >> Self::OUTCOME_BITS) };
         assert!(complete < Self::NEVER, "fewer than 2^30 events");
         Self::new(invoke, complete, outcome)
     }

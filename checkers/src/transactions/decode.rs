@@ -184,7 +184,8 @@ impl<'h, R: Reads<'h>> Part<'h, R> {
     fn hold(&mut self, budget: &Budget) -> Result<(), Exhausted> {
         let bytes = self.txns.capacity() * size_of::<RawTxn>()
             + self.mops.capacity() * size_of::<RawMop>()
-            + self.keys.capacity() * (size_of::<Word>() + Interner::BYTES_PER_VALUE);
+            + self.keys.capacity() * size_of::<Word>()
+            + self.key_numbers.bytes();
         let more = bytes.saturating_sub(self.held_bytes);
         if more > 0 {
             self.held.push(budget.hold(more as u64)?);
@@ -257,7 +258,7 @@ impl<'h, R: Reads<'h>> Part<'h, R> {
             return number;
         }
         let number = self.keys.len() as u32;
-        self.key_numbers.insert(self.history.view(key), number);
+        self.key_numbers.insert(self.history, key, number);
         self.keys.push(key);
         number
     }

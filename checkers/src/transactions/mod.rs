@@ -37,7 +37,6 @@ mod sequence;
 #[cfg(test)]
 mod tests;
 mod txns;
-mod values;
 mod verify;
 
 pub use bank::Bank;

@@ -7,9 +7,8 @@ use rustc_hash::FxHashMap;
 
 use super::decode::{self, Names, ODDITIES_MAX, Oddity, Part, RawMop, RawTxn, Reads, Status};
 use super::graph::Stop;
-use super::interner::{Interner, NONE};
+use super::interner::{Interner, Interners, NONE};
 use super::planted::{Bug, planted};
-use super::values::Values;
 use crate::budget::{Budget, Held};
 use crate::parallel::in_parallel;
 
@@ -149,7 +148,7 @@ pub(crate) struct Txns<'h> {
 #[derive(Debug, Default)]
 struct Numbers<'h> {
     keys: Interner<'h>,
-    values: Values<'h>,
+    values: Interners<'h>,
     /// By key: the last value it got, and from which transaction.
     last_write: Vec<(u32, u32)>,
 }
@@ -241,7 +240,8 @@ impl<'h> Txns<'h> {
     pub(crate) fn hold(&mut self, budget: &Budget) -> Result<(), Stop> {
         let bytes = (self.list.len() + 1) * size_of::<Txn>()
             + self.mops.len() * size_of::<Mop>()
-            + self.keys.len() * (size_of::<Word>() + Interner::BYTES_PER_VALUE)
+            + self.keys.len() * size_of::<Word>()
+            + self.numbers.keys.bytes()
             + self.written.len() * size_of::<Written>()
             + self.numbers.values.bytes()
             + self.unwritten.capacity() * size_of::<(u32, Unwritten)>();
@@ -296,7 +296,7 @@ impl<'h> Txns<'h> {
             return number;
         }
         let number = self.keys.len() as u32;
-        self.numbers.keys.insert(self.history.view(key), number);
+        self.numbers.keys.insert(self.history, key, number);
         self.keys.push(key);
         self.numbers.values.push_key();
         self.numbers.last_write.push((NONE, NONE));

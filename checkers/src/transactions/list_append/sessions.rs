@@ -104,30 +104,17 @@ impl<'h> Known<'_, 'h> {
         let session = |txn: u32| count + txn;
         let seen = |txn: u32| 2 * count + txn;
         let known = |txn: u32| 3 * count + txn;
-        let version = |key: u32, place: u32| 4 * count + versions.first(key) as u32 + place;
-        let tails = 4 * count + versions.length() as u32;
+        let versioned = 4 * count;
         let writes = |txn: u32| txns.mops(txn).iter().any(|mop| mop.is_write());
         let reads = rules.reads && !planted(Bug::ReadsForgotten);
         let in_order = rules.writes && !planted(Bug::WritesApartInSession);
         let sees_own = rules.own && !planted(Bug::OwnWritesForgotten);
         let causes = rules.causes && !planted(Bug::CausesForgotten);
         let committed = || (0..count).filter(|&txn| txns.is_committed(txn));
-        let nodes = tails as usize + txns.key_count();
+        let nodes = versioned as usize + versions.length() + txns.key_count();
         let graph = Graph::of(nodes, self.budget, |edges| {
-            for key in 0..txns.key_count() as u32 {
-                let order = versions.order(key);
-                for (at, &value) in (0..).zip(order) {
-                    if let Some(writer) = txns.writer(value) {
-                        edges.push(version(key, at), own(writer), Rel::ON);
-                    }
-                    let last = at as usize + 1 == order.len();
-                    let next = if last { tails + key } else { version(key, at + 1) };
-                    edges.push(version(key, at), next, Rel::ON);
-                }
-                for &(_, writer, _) in self.data.tail(key) {
-                    edges.push(tails + key, own(writer), Rel::ON);
-                }
-            }
+            // A write has the number of its transaction.
+            self.add_versions(versioned, edges);
             for txn in committed() {
                 if writes(txn) {
                     edges.push(own(txn), session(txn), Rel::ON);
@@ -170,15 +157,8 @@ impl<'h> Known<'_, 'h> {
             }
             nodes as u32
         })?;
-        let missed = committed().flat_map(|txn| {
-            txns.mops(txn).iter().filter(|mop| !mop.is_write()).map(move |mop| {
-                let key = mop.key();
-                let whole = mop.what as usize >= versions.order(key).len();
-                let next = if whole { tails + key } else { version(key, mop.what) };
-                (seen(txn), next)
-            })
-        });
-        let missed: Vec<(u32, u32)> = missed.collect();
+        let missed = |txn: u32| self.missed(txn, versioned).map(move |next| (seen(txn), next));
+        let missed: Vec<(u32, u32)> = committed().flat_map(missed).collect();
         let flow = Rels(Rel::WR.set().0 | Rel::ON.set().0).with(Rel::ORDER);
         let commits = graph.components(flow.with(Rel::WW), self.budget)?;
         if !commits.is_acyclic() && !planted(Bug::CommitOrderIgnored) {

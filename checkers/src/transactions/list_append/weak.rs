@@ -7,7 +7,7 @@
 //! (PROOFS.md, "Between read committed and snapshots").
 
 use super::super::events::{Events, Layers};
-use super::super::graph::{Graph, Rel, Rels, Stop};
+use super::super::graph::{Edges, Graph, Rel, Rels, Stop};
 use super::super::interner::NONE;
 use super::super::level::Consistency;
 use super::super::planted::{Bug, planted};
@@ -138,34 +138,10 @@ impl Known<'_, '_> {
     fn uncausal(&self) -> Result<Option<Steps>, Stop> {
         let (txns, versions) = (self.txns, self.versions);
         let real = txns.len() as u32;
-        let tails = real + versions.length() as u32;
-        let version = |key: u32, at: u32| real + versions.first(key) as u32 + at;
-        let missed = |txn: u32| {
-            txns.mops(txn).iter().filter(|mop| !mop.is_write()).map(move |mop| {
-                let key = mop.key();
-                let whole = mop.what as usize == versions.order(key).len();
-                let next = if whole { tails + key } else { version(key, mop.what) };
-                (txn, next)
-            })
-        };
-        let nodes = tails as usize + txns.key_count();
+        let missed = |txn: u32| self.missed(txn, real).map(move |next| (txn, next));
+        let nodes = real as usize + versions.length() + txns.key_count();
         let graph = Graph::of(nodes, self.budget, |edges| {
-            for key in 0..txns.key_count() as u32 {
-                let order = versions.order(key);
-                for (at, &value) in (0..).zip(order) {
-                    if let Some(writer) = txns.writer(value) {
-                        edges.push(version(key, at), writer, Rel::ON);
-                    }
-                    let last = at as usize + 1 == order.len();
-                    let next = if last { tails + key } else { version(key, at + 1) };
-                    if !planted(Bug::LaterVersionsForgotten) {
-                        edges.push(version(key, at), next, Rel::ON);
-                    }
-                }
-                for &(_, writer, _) in self.data.tail(key) {
-                    edges.push(tails + key, writer, Rel::ON);
-                }
-            }
+            self.add_versions(real, edges);
             for txn in self.committed() {
                 for writer in self.sources(txn).filter(|_| !planted(Bug::OnlySources)) {
                     edges.push(writer, txn, Rel::WR);
@@ -195,6 +171,43 @@ impl Known<'_, '_> {
         steps.extend(path.into_iter().filter(|&(node, _)| node < real));
         steps.push((source, Rel::WR));
         Ok(Some(steps))
+    }
+
+    /// Adds a node for each version, which leads to its writer and to the next one, and then one for the
+    /// tail of each key, which leads to its writers. They are numbered from `first`.
+    pub(super) fn add_versions(&self, first: u32, edges: &mut Edges<'_>) {
+        let Self { txns, versions, data, .. } = self;
+        for key in 0..txns.key_count() as u32 {
+            for (at, &value) in (0..).zip(versions.order(key)) {
+                let version = self.after(key, at, first);
+                if let Some(writer) = txns.writer(value) {
+                    edges.push(version, writer, Rel::ON);
+                }
+                if !planted(Bug::LaterVersionsForgotten) {
+                    edges.push(version, self.after(key, at + 1, first), Rel::ON);
+                }
+            }
+            let tail = self.after(key, versions.order(key).len() as u32, first);
+            for &(_, writer, _) in data.tail(key) {
+                edges.push(tail, writer, Rel::ON);
+            }
+        }
+    }
+
+    /// The nodes of the versions that come next after those a transaction read.
+    pub(super) fn missed(&self, txn: u32, first: u32) -> impl Iterator<Item = u32> + '_ {
+        let reads = self.txns.mops(txn).iter().filter(|mop| !mop.is_write());
+        reads.map(move |mop| self.after(mop.key(), mop.what, first))
+    }
+
+    /// The node of the version, or the tail, that comes after so many elements of a key's order.
+    fn after(&self, key: u32, length: u32, first: u32) -> u32 {
+        let versions = self.versions;
+        if length as usize >= versions.order(key).len() {
+            first + versions.length() as u32 + key
+        } else {
+            first + versions.first(key) as u32 + length
+        }
     }
 
     /// A cycle in which each rw follows a wr.
